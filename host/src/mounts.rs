@@ -1,0 +1,147 @@
+//! Overlay, loop and unmount.
+
+use crate::sys::{c_string, check, failure, open, Outcome};
+use std::io;
+use std::mem;
+use std::sync::Mutex;
+
+const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
+const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
+const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const ATTEMPTS: usize = 64;
+
+#[repr(C)]
+struct LoopInfo64 {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    sizelimit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo64,
+    reserved: [u64; 8],
+}
+
+/// Mounts a file system of a kernel type, options as mount(8)'s -o less the flags.
+pub fn mount(kind: &str, source: &str, target: &str, flags: libc::c_ulong, data: &str) -> Outcome<()> {
+    let kind_c = c_string(kind)?;
+    let source_c = c_string(source)?;
+    let target_c = c_string(target)?;
+    let data_c = c_string(data)?;
+    // SAFETY: all strings are zero-terminated and outlive the call.
+    let done = unsafe {
+        libc::mount(
+            source_c.as_ptr(),
+            target_c.as_ptr(),
+            kind_c.as_ptr(),
+            flags,
+            data_c.as_ptr() as *const libc::c_void,
+        )
+    };
+    check(done.into(), &format!("mount {kind} at {target}"))?;
+    Ok(())
+}
+
+/// Two threads that ask for a free loop device are told the same one, and the slower finds it taken.
+static LOOP_LOCK: Mutex<()> = Mutex::new(());
+
+/// Mounts a file that holds an ext4 file system. The loop device frees itself when the mount goes.
+pub fn mount_loop(file: &str, target: &str, data: &str) -> Outcome<()> {
+    let backing = open(file, libc::O_RDWR)?;
+    let device = {
+        let _held = LOOP_LOCK.lock().map_err(|_| "loop lock".to_string())?;
+        attach(&backing)?
+    };
+    let mounted = mount("ext4", &device.0, target, libc::MS_NOATIME | libc::MS_NODEV, data);
+    if mounted.is_err() {
+        // SAFETY: the descriptor is open; the call takes no pointer.
+        unsafe { libc::ioctl(device.1 .0, LOOP_CLR_FD as _, 0) };
+    }
+    mounted
+}
+
+fn attach(backing: &crate::sys::Fd) -> Outcome<(String, crate::sys::Fd)> {
+    let control = open("/dev/loop-control", libc::O_RDWR)?;
+    for _ in 0..ATTEMPTS {
+        // SAFETY: the descriptor is open; the call takes no pointer.
+        let number = unsafe { libc::ioctl(control.0, LOOP_CTL_GET_FREE as _) };
+        check(number.into(), "find a free loop device")?;
+        let name = format!("/dev/loop{number}");
+        make_node(&name, number as u32)?;
+        let device = open(&name, libc::O_RDWR)?;
+        // SAFETY: all zeros is a valid value of this plain C structure.
+        let mut config: LoopConfig = unsafe { mem::zeroed() };
+        config.fd = backing.0 as u32;
+        config.info.flags = LO_FLAGS_AUTOCLEAR;
+        // SAFETY: `config` is a valid loop_config that outlives the call.
+        let done = unsafe { libc::ioctl(device.0, LOOP_CONFIGURE as _, &config as *const LoopConfig) };
+        if done == 0 {
+            return Ok((name, device));
+        }
+        // Somebody else on the machine took it between the two calls.
+        if io::Error::last_os_error().raw_os_error() != Some(libc::EBUSY) {
+            return Err(failure(&format!("attach {name}")));
+        }
+    }
+    Err("no free loop device".to_string())
+}
+
+/// Where no udev runs, a device that the kernel has just made has no node yet.
+fn make_node(name: &str, number: u32) -> Outcome<()> {
+    let path = c_string(name)?;
+    // SAFETY: `path` is a zero-terminated string that outlives the call.
+    let made = unsafe { libc::mknod(path.as_ptr(), libc::S_IFBLK | 0o660, libc::makedev(7, number)) };
+    if made == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EEXIST) {
+        return Ok(());
+    }
+    Err(failure(&format!("make {name}")))
+}
+
+/// Takes a mount away; one that is in use goes when its last user does. Not mounted is success.
+pub fn unmount(target: &str) -> Outcome<()> {
+    let path = c_string(target)?;
+    loop {
+        // SAFETY: `path` is a zero-terminated string that outlives the call.
+        let done = unsafe { libc::umount2(path.as_ptr(), libc::UMOUNT_NOFOLLOW) };
+        if done == 0 {
+            return Ok(());
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINVAL) | Some(libc::ENOENT) => return Ok(()),
+            Some(libc::EINTR) => continue,
+            Some(libc::EBUSY) => break,
+            _ => return Err(failure(&format!("unmount {target}"))),
+        }
+    }
+    // SAFETY: as above.
+    let done = unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) };
+    check(done.into(), &format!("unmount {target}"))?;
+    Ok(())
+}
+
+/// Flushes one file system to its disk.
+pub fn sync_filesystem(path: &str) -> Outcome<()> {
+    let directory = open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
+    // SAFETY: the descriptor is open; the call takes no pointer.
+    check(unsafe { libc::syncfs(directory.0) }.into(), &format!("sync {path}"))?;
+    Ok(())
+}
+
+/// An overlay: `data` names the lower, upper and work directories.
+pub fn overlay(target: &str, data: &str) -> Outcome<()> {
+    mount("overlay", "sandbar", target, libc::MS_NODEV, data)
+}

@@ -1,0 +1,100 @@
+//! `serve`: requests on standard input, answers and events on standard output, one line each, words parted by tabs.
+//!
+//! Request: `ID OP WORD...`. Answer: `ID ok` or `ID error MESSAGE`. Event: `- exit KEY`. The end of input is the end of the program.
+
+use crate::sys::Outcome;
+use crate::watch::Watch;
+use crate::{identity, idmap, mounts, netns};
+use std::io::{self, Read, Write};
+use std::sync::mpsc::{channel, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+const WORKERS: usize = 4;
+
+pub fn serve() -> Outcome<()> {
+    let (sender, receiver) = channel::<String>();
+    let receiver = Arc::new(Mutex::new(receiver));
+    for _ in 0..WORKERS {
+        let receiver = Arc::clone(&receiver);
+        thread::spawn(move || work(&receiver));
+    }
+    let mut watch = Watch::new()?;
+    let mut pending = Vec::new();
+    let mut chunk = [0u8; 65536];
+    loop {
+        let (input, ended) = watch.wait()?;
+        for key in ended {
+            say(&format!("-\texit\t{key}"));
+        }
+        if !input {
+            continue;
+        }
+        let count = io::stdin().read(&mut chunk).map_err(|error| error.to_string())?;
+        if count == 0 {
+            return Ok(());
+        }
+        pending.extend_from_slice(&chunk[..count]);
+        while let Some(end) = pending.iter().position(|&byte| byte == b'\n') {
+            let line = String::from_utf8_lossy(&pending[..end]).into_owned();
+            pending.drain(..=end);
+            let words: Vec<&str> = line.split('\t').collect();
+            // Watching changes the loop's own state, so it is done here; what may take long is done by the workers.
+            match words.as_slice() {
+                [id, "watch", key, pid] => answer(id, pid.parse().map_err(|_| "bad pid".to_string()).and_then(|pid| watch.watch(key, pid))),
+                [id, "forget", key] => {
+                    watch.forget(key);
+                    answer(id, Ok(()));
+                }
+                _ => sender.send(line).map_err(|error| error.to_string())?,
+            }
+        }
+    }
+}
+
+fn work(receiver: &Mutex<Receiver<String>>) {
+    loop {
+        let line = match receiver.lock().map(|held| held.recv()) {
+            Ok(Ok(line)) => line,
+            _ => return,
+        };
+        let words: Vec<&str> = line.split('\t').collect();
+        if let [id, op, rest @ ..] = words.as_slice() {
+            answer(id, perform(op, rest));
+        }
+    }
+}
+
+fn perform(op: &str, words: &[&str]) -> Outcome<()> {
+    match (op, words) {
+        ("idmap", [source, target, base, count, access]) => {
+            let number = |text: &str| text.parse::<u32>().map_err(|_| format!("'{text}' is not a number"));
+            idmap::idmap(source, target, number(base)?, number(count)?, *access == "ro")
+        }
+        ("overlay", [target, data]) => mounts::overlay(target, data),
+        ("overlay", [target, data, owner]) => {
+            let owner = owner.parse().map_err(|_| format!("'{owner}' is not a number"))?;
+            identity::as_owner(owner, || mounts::overlay(target, data))
+        }
+        ("loop", [file, target, data]) => mounts::mount_loop(file, target, data),
+        ("unmount", [target]) => mounts::unmount(target),
+        ("sysctl", [file, name, value]) => netns::sysctl(file, name, value),
+        ("sync", [path]) => mounts::sync_filesystem(path),
+        _ => Err(format!("unknown request {op} with {} words", words.len())),
+    }
+}
+
+fn answer(id: &str, outcome: Outcome<()>) {
+    match outcome {
+        Ok(()) => say(&format!("{id}\tok")),
+        Err(message) => say(&format!("{id}\terror\t{}", message.replace(|c| c == '\n' || c == '\t', " "))),
+    }
+}
+
+/// One write a line, so that lines of different threads never mix.
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    // The service is gone when this fails, and the end of input says so too.
+    let _ = out.write_all(format!("{line}\n").as_bytes());
+    let _ = out.flush();
+}

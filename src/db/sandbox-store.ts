@@ -1,0 +1,263 @@
+import { createHash } from 'node:crypto';
+import type { Transaction } from 'kysely';
+import type { ListPage, ListQuery, SandboxRow, SandboxState } from '../sandboxes/contract.ts';
+import type { Database } from './database.ts';
+import { statesOf } from './public-state.ts';
+import { type Schema, sandboxColumns } from './schema.ts';
+
+/** What may change in a sandbox after its creation; its state changes only through `compareAndSetState`. */
+export type SandboxPatch = Partial<Omit<SandboxRow, 'id' | 'teamId' | 'state' | 'metadata' | 'createdAt'>>;
+
+/** States in which a sandbox takes one of its team's places. */
+const PLACE_TAKING: readonly SandboxState[] = ['starting', 'running', 'snapshotting', 'pausing', 'resuming'];
+
+const PAIRS_PER_INSERT = 1000;
+
+/** The sandboxes that exist. A killed one is deleted, so that nothing here grows with history. */
+export class SandboxStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  insert(row: SandboxRow): Promise<void> {
+    return this.#db.transaction().execute((transaction) => insertRow(transaction, row));
+  }
+
+  /** Inserts unless the team already has `limit` sandboxes. Exact also when replicas insert at the same time. */
+  insertWithin(row: SandboxRow, limit: number): Promise<boolean> {
+    return this.#db.transaction().execute(async (transaction) => {
+      await lockTeam(transaction, row.teamId);
+      if ((await countPlaces(transaction, row.teamId)) >= limit) return false;
+      await insertRow(transaction, row);
+      return true;
+    });
+  }
+
+  async get(id: string): Promise<SandboxRow | undefined> {
+    const stored = await this.#db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirst();
+    return stored && sandboxColumns.decode(stored);
+  }
+
+  /** False when there is no such sandbox. */
+  async update(id: string, patch: SandboxPatch): Promise<boolean> {
+    const columns = sandboxColumns.encode(patch);
+    if (Object.keys(columns).length === 0) return (await this.get(id)) !== undefined;
+    const result = await this.#db.updateTable('sandboxes').set(columns).where('id', '=', id).executeTakeFirst();
+    return result.numUpdatedRows > 0n;
+  }
+
+  /** Moves the sandbox to `to` if it is in one of `from`, patch included, in one step. False when it is not. */
+  async compareAndSetState(
+    id: string,
+    from: readonly SandboxState[],
+    to: SandboxState,
+    patch: SandboxPatch = {},
+  ): Promise<boolean> {
+    const result = await this.#db
+      .updateTable('sandboxes')
+      .set({ ...sandboxColumns.encode(patch), state: to })
+      .where('id', '=', id)
+      .where('state', 'in', from)
+      .executeTakeFirst();
+    return result.numUpdatedRows > 0n;
+  }
+
+  /** Moves a running sandbox whose deadline is `now` or earlier to `to`. False when it was extended or is not running. */
+  async compareAndSetExpired(id: string, now: number, to: SandboxState): Promise<boolean> {
+    const result = await this.#db
+      .updateTable('sandboxes')
+      .set({ state: to })
+      .where('id', '=', id)
+      .where('state', '=', 'running')
+      .where('endAt', '<=', now)
+      .executeTakeFirst();
+    return result.numUpdatedRows > 0n;
+  }
+
+  /**
+   * Moves a paused sandbox to `resuming`, which takes one of its team's places, unless all `limit` are taken. Exact also when
+   * replicas do it at the same time.
+   */
+  resumeWithin(
+    row: Pick<SandboxRow, 'id' | 'teamId'>,
+    limit: number,
+    patch: SandboxPatch,
+  ): Promise<'resuming' | 'full' | 'not paused'> {
+    return this.#db.transaction().execute(async (transaction) => {
+      await lockTeam(transaction, row.teamId);
+      if ((await countPlaces(transaction, row.teamId)) >= limit) return 'full';
+      const result = await transaction
+        .updateTable('sandboxes')
+        .set({ ...sandboxColumns.encode(patch), state: 'resuming' })
+        .where('id', '=', row.id)
+        .where('state', '=', 'paused')
+        .executeTakeFirst();
+      return result.numUpdatedRows > 0n ? 'resuming' : 'not paused';
+    });
+  }
+
+  /** Sets the deadline of a running sandbox. False when it is not running. */
+  async setDeadline(id: string, endAt: number): Promise<boolean> {
+    const result = await this.#db
+      .updateTable('sandboxes')
+      .set({ endAt })
+      .where('id', '=', id)
+      .where('state', 'in', statesOf.running)
+      .executeTakeFirst();
+    return result.numUpdatedRows > 0n;
+  }
+
+  /** Moves the deadline of a running sandbox to a later time; one that is later already stays. False when it is not running. */
+  async extendDeadline(id: string, endAt: number): Promise<boolean> {
+    const result = await this.#db
+      .updateTable('sandboxes')
+      .set(({ eb, ref }) => ({
+        endAt: eb.case().when('endAt', '<', endAt).then(endAt).else(ref('endAt')).end(),
+      }))
+      .where('id', '=', id)
+      .where('state', 'in', statesOf.running)
+      .executeTakeFirst();
+    return result.numUpdatedRows > 0n;
+  }
+
+  /** False when there was no such sandbox. */
+  async delete(id: string): Promise<boolean> {
+    const result = await this.#db.deleteFrom('sandboxes').where('id', '=', id).executeTakeFirst();
+    return result.numDeletedRows > 0n;
+  }
+
+  /** One page, ordered by start (newest first unless `order` is asc), then by id. */
+  async list(teamId: string, query: ListQuery): Promise<ListPage> {
+    if (query.states.length === 0) return { rows: [], next: null, totalRunning: 0 };
+    const ascending = query.order === 'asc';
+    const { cursor } = query;
+    let page = this.#matching(teamId, query)
+      .selectAll('sandboxes')
+      .where(
+        'state',
+        'in',
+        query.states.flatMap((state) => statesOf[state]),
+      )
+      .orderBy('startedAt', ascending ? 'asc' : 'desc')
+      .orderBy('id', 'asc')
+      // One more than asked for tells whether another page follows.
+      .limit(query.limit + 1);
+    if (cursor !== null) {
+      page = page.where(({ eb, and, or }) =>
+        or([
+          eb('startedAt', ascending ? '>' : '<', cursor.startedAt),
+          and([eb('startedAt', '=', cursor.startedAt), eb('id', '>', cursor.id)]),
+        ]),
+      );
+    }
+    const found = await page.execute();
+    const rows = found.slice(0, query.limit).map((stored) => sandboxColumns.decode(stored));
+    const last = rows.at(-1);
+    return {
+      rows,
+      next: found.length > query.limit && last !== undefined ? { startedAt: last.startedAt, id: last.id } : null,
+      totalRunning: query.states.includes('running') ? await this.#countMatchingRunning(teamId, query) : 0,
+    };
+  }
+
+  async allInStates(states: readonly SandboxState[]): Promise<SandboxRow[]> {
+    const found = await this.#db.selectFrom('sandboxes').selectAll().where('state', 'in', states).execute();
+    return found.map((stored) => sandboxColumns.decode(stored));
+  }
+
+  /** Sandboxes that take one of the team's places: all but the paused and the dying. */
+  countRunning(teamId: string): Promise<number> {
+    return countPlaces(this.#db, teamId);
+  }
+
+  /** The sandboxes that run, with what is needed to measure them. */
+  running(): Promise<Pick<SandboxRow, 'id' | 'teamId' | 'cpuCount' | 'startedAt'>[]> {
+    return this.#db
+      .selectFrom('sandboxes')
+      .select(['id', 'teamId', 'cpuCount', 'startedAt'])
+      .where('state', '=', 'running')
+      .execute();
+  }
+
+  /** The earliest deadline of a running sandbox that is later than `after`; null when there is none. */
+  async nextDeadline(after = 0): Promise<number | null> {
+    const first = await this.#db
+      .selectFrom('sandboxes')
+      .select('endAt')
+      .where('state', '=', 'running')
+      .where('endAt', '>', after)
+      .orderBy('endAt')
+      .limit(1)
+      .executeTakeFirst();
+    return first?.endAt ?? null;
+  }
+
+  /** Running sandboxes whose deadline is `now` or earlier, the longest overdue first. */
+  async expired(now: number, limit: number): Promise<SandboxRow[]> {
+    const found = await this.#db
+      .selectFrom('sandboxes')
+      .selectAll()
+      .where('state', '=', 'running')
+      .where('endAt', '<=', now)
+      .orderBy('endAt')
+      .limit(limit)
+      .execute();
+    return found.map((stored) => sandboxColumns.decode(stored));
+  }
+
+  async #countMatchingRunning(teamId: string, query: ListQuery): Promise<number> {
+    const { count } = await this.#matching(teamId, query)
+      .select(({ fn }) => fn.countAll<number>().as('count'))
+      .where('state', 'in', statesOf.running)
+      .executeTakeFirstOrThrow();
+    return Number(count);
+  }
+
+  /** The team's sandboxes that pass the filters of a list, state and position aside. */
+  #matching(teamId: string, query: ListQuery) {
+    let matching = this.#db.selectFrom('sandboxes').where('teamId', '=', teamId);
+    if (query.startedAfter !== null) matching = matching.where('startedAt', '>=', query.startedAfter);
+    if (query.templateId !== null) matching = matching.where('templateId', '=', query.templateId);
+    for (const hash of pairHashes(query.metadata)) {
+      matching = matching.where('id', 'in', (nested) =>
+        nested.selectFrom('sandboxMetadata').select('sandboxId').where('pairHash', '=', hash),
+      );
+    }
+    return matching;
+  }
+}
+
+async function insertRow(transaction: Transaction<Schema>, row: SandboxRow): Promise<void> {
+  await transaction.insertInto('sandboxes').values(sandboxColumns.encode(row)).execute();
+  const pairs = pairHashes(row.metadata).map((pairHash) => ({ pairHash, sandboxId: row.id }));
+  // Both dialects limit the parameters of a statement; metadata has no limit.
+  for (let start = 0; start < pairs.length; start += PAIRS_PER_INSERT) {
+    const some = pairs.slice(start, start + PAIRS_PER_INSERT);
+    await transaction.insertInto('sandboxMetadata').values(some).execute();
+  }
+}
+
+/** The write locks the team's row, so what takes a place of one team queues up and each sees the one before. */
+async function lockTeam(transaction: Transaction<Schema>, teamId: string): Promise<void> {
+  await transaction
+    .updateTable('teams')
+    .set((row) => ({ name: row.ref('name') }))
+    .where('id', '=', teamId)
+    .execute();
+}
+
+async function countPlaces(db: Database | Transaction<Schema>, teamId: string): Promise<number> {
+  const { count } = await db
+    .selectFrom('sandboxes')
+    .select(({ fn }) => fn.countAll<number>().as('count'))
+    .where('teamId', '=', teamId)
+    .where('state', 'in', PLACE_TAKING)
+    .executeTakeFirstOrThrow();
+  return Number(count);
+}
+
+function pairHashes(metadata: Record<string, string>): string[] {
+  return Object.entries(metadata).map((pair) => createHash('sha256').update(JSON.stringify(pair)).digest('base64url'));
+}

@@ -1,0 +1,97 @@
+import { randomInt } from 'node:crypto';
+import { Code, ConnectError } from '@connectrpc/connect';
+import type { Agent, OutputBatch, ProcessRef } from '../agent/contract.ts';
+import { Silence } from './keepalive.ts';
+import { dataEvents, endEvent, keepaliveEvent, type ProcessEventInit, startEvent } from './process-events.ts';
+
+/** Output asked for at a time. */
+const BATCH_BYTES = 256 * 1024;
+/** A read waits no longer than this, so that a dead way to the sandbox is noticed. */
+const MAX_WAIT_MS = 30_000;
+/** The agent forgets a subscriber after 10 s without a read; a client that is slow to take its output must not be forgotten. */
+const HOLD_EVERY_MS = 4_000;
+
+/** A subscription to the output of one process. */
+export interface Subscription {
+  agent: Agent;
+  subscriber: number;
+  /** How long the stream may be silent. */
+  keepaliveMs: number;
+  /** Ends the stream, not the process. */
+  signal: AbortSignal;
+}
+
+/** A subscriber's name: any number but 0 that no other has. */
+export function newSubscriber(): number {
+  return randomInt(1, 2 ** 47);
+}
+
+/** Events of a process that was started with this subscription. At the process's deadline the stream fails instead of ending. */
+export async function* eventsFromStart(subscription: Subscription, pid: number): AsyncGenerator<ProcessEventInit> {
+  const nothingYet: OutputBatch = { pid, offset: 0, nextOffset: 0, chunks: [], lost: 0, end: undefined };
+  for await (const event of events(subscription, nothingYet)) {
+    if (event === 'deadline') throw new ConnectError('the process was killed at its deadline', Code.DeadlineExceeded);
+    yield event;
+  }
+}
+
+/** Events of a process that runs already: the output from now on, or, to replay, from the oldest byte the agent still holds. */
+export async function* eventsFromNow(
+  subscription: Subscription,
+  process: ProcessRef,
+  replay: boolean,
+): AsyncGenerator<ProcessEventInit> {
+  const { agent, subscriber, signal } = subscription;
+  // This read does not wait: it makes the subscriber and tells whether the process is there, and its pid.
+  const first = await agent.readOutput(
+    { process, subscriber, offset: 0, length: BATCH_BYTES, waitMs: 0, replay },
+    signal,
+  );
+  for await (const event of events(subscription, first)) if (event !== 'deadline') yield event;
+}
+
+/** Start event, output, end. Leaving the iteration gives the subscription back; the process goes on. */
+async function* events(subscription: Subscription, first: OutputBatch): AsyncGenerator<ProcessEventInit | 'deadline'> {
+  const { agent, subscriber, signal } = subscription;
+  const silence = new Silence(subscription.keepaliveMs);
+  const { pid } = first;
+  let batch = first;
+  try {
+    yield startEvent(pid);
+    for (;;) {
+      if (batch.chunks.length > 0) {
+        yield* whileHeld(subscription, batch);
+        silence.broken();
+      }
+      if (batch.end) {
+        if (batch.end.deadlineHit) yield 'deadline';
+        yield endEvent(batch.end);
+        return;
+      }
+      if (silence.leftMs === 0) {
+        yield keepaliveEvent();
+        silence.broken();
+      }
+      const waitMs = Math.min(silence.leftMs, MAX_WAIT_MS);
+      const position = { process: { pid }, subscriber, offset: batch.nextOffset };
+      batch = await agent.readOutput({ ...position, length: BATCH_BYTES, waitMs, replay: false }, signal);
+    }
+  } finally {
+    // Not waited for: a client that left is not there to hear, and the agent forgets by itself in the end.
+    void agent.unsubscribe(pid, subscriber).catch(() => undefined);
+  }
+}
+
+/** Hands on output while telling the agent, for as long as the client takes over it, that the subscriber is still there. */
+async function* whileHeld(subscription: Subscription, batch: OutputBatch): AsyncGenerator<ProcessEventInit> {
+  const { agent, subscriber, signal } = subscription;
+  const position = { process: { pid: batch.pid }, subscriber, offset: batch.offset };
+  const hold = setInterval(() => {
+    void agent.readOutput({ ...position, length: 1, waitMs: 0, replay: false }, signal).catch(() => undefined);
+  }, HOLD_EVERY_MS);
+  try {
+    yield* dataEvents(batch.chunks);
+  } finally {
+    clearInterval(hold);
+  }
+}

@@ -1,0 +1,25 @@
+import { type Client, ConnectError, createClient, createRouterTransport, type Transport } from '@connectrpc/connect';
+import { NodeService } from '../../proto/gen/node_pb.js';
+import { type ErrorKind, SandbarError } from '../core/errors.ts';
+import type { Node } from './node.ts';
+import { nodeRoutes } from './service.ts';
+
+/** The node as the control plane calls it. */
+export type NodeClient = Client<typeof NodeService>;
+
+/** A client of a node in this same process. */
+export function localNodeClient(node: Node): NodeClient {
+  return nodeClient(createRouterTransport(nodeRoutes(node)));
+}
+
+export function nodeClient(transport: Transport): NodeClient {
+  return createClient(NodeService, transport);
+}
+
+/** A failure of a node call, as it was thrown on the node. */
+export function fromNode(thrown: unknown): SandbarError {
+  if (thrown instanceof SandbarError) return thrown;
+  const error = ConnectError.from(thrown);
+  const kind = error.metadata.get('sandbar-error');
+  return new SandbarError((kind as ErrorKind | null) ?? 'internal', error.rawMessage, { cause: thrown });
+}

@@ -1,0 +1,103 @@
+import { constants } from 'node:fs';
+import { copyFile, mkdir, open, rename, rm } from 'node:fs/promises';
+import path from 'node:path';
+import { runCommand } from '../../core/command.ts';
+import { KeyedQueue } from '../../core/keyed-queue.ts';
+import type { HostHelper } from '../host-helper.ts';
+
+/**
+ * The writable part of a container's disk: a file that holds an ext4 file system of just the allowed size. Full is ENOSPC inside and nothing outside, `df` is
+ * right, and it goes away with one unlink however many files are in it. The file is sparse: it takes what is written.
+ */
+export class WritableDisks {
+  readonly #directory: string;
+  readonly #helper: HostHelper;
+  readonly #queue = new KeyedQueue();
+
+  /** `directory` keeps one empty file system for each size, to copy from. */
+  constructor(directory: string, helper: HostHelper) {
+    this.#directory = directory;
+    this.#helper = helper;
+  }
+
+  /** Makes an empty disk in a sandbox's directory. */
+  async make(sandboxDirectory: string, sizeMb: number): Promise<void> {
+    await copySparse(await this.#empty(sizeMb), imageOf(sandboxDirectory));
+  }
+
+  /** Copies the disk of one directory into another. */
+  async copy(from: string, to: string): Promise<void> {
+    await copySparse(imageOf(from), imageOf(to));
+  }
+
+  /**
+   * Mounts the disk of a sandbox at `<directory>/disk`, with `upper` and `work` for an overlay. Files keep the ids that the sandbox itself sees, and the
+   * mount maps them into its range: so a disk can be copied to a sandbox with another range, or come back after a reboot with another.
+   */
+  async mount(sandboxDirectory: string, ids: { base: number; count: number }): Promise<void> {
+    const raw = path.join(sandboxDirectory, 'raw');
+    const target = path.join(sandboxDirectory, 'disk');
+    await Promise.all([raw, target].map((directory) => mkdir(directory, { recursive: true })));
+    await this.#helper.mountImage(imageOf(sandboxDirectory), raw, 'discard');
+    for (const part of ['upper', 'work']) await mkdir(path.join(raw, part), { recursive: true, mode: 0o755 });
+    await this.#helper.idmap(raw, target, ids, 'rw');
+  }
+
+  async unmount(sandboxDirectory: string): Promise<void> {
+    await this.#helper.unmount(path.join(sandboxDirectory, 'disk'));
+    await this.#helper.unmount(path.join(sandboxDirectory, 'raw'));
+  }
+
+  async remove(sandboxDirectory: string): Promise<void> {
+    await rm(imageOf(sandboxDirectory), { force: true });
+  }
+
+  /** An empty file system of the size, made once. */
+  #empty(sizeMb: number): Promise<string> {
+    const file = path.join(this.#directory, `empty-${sizeMb}.ext4`);
+    return this.#queue.run(file, async () => {
+      if (await exists(file)) return file;
+      await mkdir(this.#directory, { recursive: true });
+      const fresh = `${file}.new`;
+      await rm(fresh, { force: true });
+      const handle = await open(fresh, 'w');
+      await handle.truncate(sizeMb * 1024 * 1024);
+      await handle.close();
+      const journalMb = sizeMb >= 256 ? 4 : 1;
+      await runCommand('mkfs.ext4', [
+        '-q',
+        '-F',
+        ...['-m', '0'],
+        ...['-b', '4096'],
+        ...(sizeMb >= 64 ? ['-J', `size=${Math.max(4, journalMb)}`] : ['-O', '^has_journal']),
+        ...['-O', '^resize_inode,sparse_super2'],
+        ...['-E', 'lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0'],
+        fresh,
+      ]);
+      await rename(fresh, file);
+      return file;
+    });
+  }
+}
+
+function imageOf(sandboxDirectory: string): string {
+  return path.join(sandboxDirectory, 'disk.ext4');
+}
+
+async function exists(file: string): Promise<boolean> {
+  try {
+    await (await open(file)).close();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** A copy that stays sparse: shared blocks where the file system can, else cp's own search for holes. */
+async function copySparse(source: string, target: string): Promise<void> {
+  try {
+    await copyFile(source, target, constants.COPYFILE_FICLONE_FORCE);
+  } catch {
+    await runCommand('cp', ['--sparse=always', source, target]);
+  }
+}

@@ -1,0 +1,79 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { AgentClient } from '../agent/client.ts';
+import { SandbarError } from '../core/errors.ts';
+import type { ControlGroup } from './cgroup.ts';
+import { connectTcp } from './network/connect.ts';
+import type { Slot } from './network/slots.ts';
+import type { SandboxRecord } from './record.ts';
+
+export const AGENT_PORT = 49_981;
+
+const AGENT_WAIT_MS = 30_000;
+/** A first packet that comes before the sandbox's network is up is lost, and the kernel would repeat it only after a second. */
+const ATTEMPT_MS = 100;
+
+/** A sandbox that is up on this machine. */
+export class LiveSandbox {
+  readonly record: SandboxRecord;
+  readonly slot: Slot;
+  readonly group: ControlGroup;
+  readonly agent: AgentClient;
+  /** Its files on this machine. */
+  readonly directory: string;
+  #lifetime = new AbortController();
+  /** Held still: its processes do not run. */
+  frozen = false;
+  /** Set once an end is on its way that was asked for, so that the end of its process is no news. */
+  ending = false;
+
+  constructor(record: SandboxRecord, slot: Slot, group: ControlGroup, directory: string) {
+    this.record = record;
+    this.directory = directory;
+    this.slot = slot;
+    this.group = group;
+    this.agent = new AgentClient({ host: slot.guest, port: AGENT_PORT, secret: Buffer.from(record.secret, 'hex') });
+  }
+
+  get id(): string {
+    return this.record.id;
+  }
+
+  get sandboxId(): string {
+    return this.record.id;
+  }
+
+  /** Aborts when the sandbox ends. */
+  get lifetime(): AbortSignal {
+    return this.#lifetime.signal;
+  }
+
+  /** Resolves when the agent listens; fails when the sandbox ends before, or after 30 s. */
+  async awaitAgent(signal?: AbortSignal): Promise<void> {
+    const giveUpAt = Date.now() + AGENT_WAIT_MS;
+    for (let waitMs = 1; ; waitMs = Math.min(waitMs * 2, 20)) {
+      signal?.throwIfAborted();
+      if (this.lifetime.aborted) throw new SandbarError('internal', 'the sandbox ended while it was starting');
+      try {
+        const probe = await connectTcp(this.slot.guest, AGENT_PORT, ATTEMPT_MS, signal);
+        probe.destroy();
+        return await this.agent.ping(signal);
+      } catch (error) {
+        if (Date.now() > giveUpAt)
+          throw new SandbarError('internal', 'the agent in the sandbox did not answer', { cause: error });
+        await delay(waitMs);
+      }
+    }
+  }
+
+  /** Cuts every stream that hangs on the sandbox, which itself goes on, or will. */
+  cut(reason: string): void {
+    this.#lifetime.abort(new SandbarError('unavailable', reason));
+    this.#lifetime = new AbortController();
+  }
+
+  /** Cuts everything that hangs on the sandbox, for good. */
+  close(reason: string): void {
+    this.#lifetime.abort(new SandbarError('unavailable', reason));
+    this.agent.close(reason);
+  }
+}

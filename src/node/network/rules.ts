@@ -1,0 +1,240 @@
+import { runCommand } from '../../core/command.ts';
+import { type ChainedSlot, chainsOf, removedChainsOf } from './policy-chains.ts';
+
+export interface FenceOptions {
+  /** nft table of this service. */
+  table: string;
+  /** What every host-side interface of this service begins with. */
+  interfacePrefix: string;
+  /** CIDR of all slots. */
+  range: string;
+  /** Port of the service's resolver, on every address. */
+  resolverPort: number;
+  /** Port of the egress proxy, on every address. */
+  egressPort: number;
+  limits: TrafficLimits;
+}
+
+/** What one sandbox may use of the machine's network. */
+export interface TrafficLimits {
+  /** Connections and UDP flows it may have begun and not ended. */
+  connections: number;
+  /** Bytes a second each way, of what it began itself; undefined: no limit. */
+  bytesPerSecond: number | undefined;
+}
+
+/** A slot as the fence knows it. */
+export interface FencedSlot extends ChainedSlot {
+  guest: string;
+}
+
+/** Never reachable from a sandbox, whatever a user allows: this machine, private and shared networks, link-local and metadata, multicast. */
+export const PROTECTED_RANGES = [
+  '0.0.0.0/8',
+  '10.0.0.0/8',
+  '100.64.0.0/10',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '172.16.0.0/12',
+  '192.0.0.0/24',
+  '192.168.0.0/16',
+  '198.18.0.0/15',
+  '224.0.0.0/3',
+];
+
+/** Refused packets of one sandbox that are written down, at most. */
+const NOTED_A_SECOND = 20;
+/** How long a refused destination stays written down; it is told again when it is refused after that. */
+export const NOTED_SECONDS = 60;
+
+/**
+ * The fence around all sandboxes: an nft table that lives in the kernel, so that it stands while the service does not. It is
+ * replaced in one transaction, and names interfaces by prefix: a slot is fenced before it exists.
+ */
+export class Fence {
+  readonly #options: FenceOptions;
+  /** Interfaces that have chains of their own. */
+  readonly #chained = new Set<string>();
+
+  constructor(options: FenceOptions) {
+    this.#options = options;
+  }
+
+  /** Puts the fence up, or replaces it, around these slots and with their policies. */
+  async raise(slots: readonly FencedSlot[]): Promise<void> {
+    this.#chained.clear();
+    const chains = slots.map((slot) => this.#chains(slot));
+    await nft(renderFence(this.#options, slots) + chains.join(''));
+  }
+
+  async admit(slots: readonly FencedSlot[]): Promise<void> {
+    if (slots.length === 0) return;
+    await nft(`add element inet ${this.#options.table} slots { ${slots.map(element).join(', ')} }\n`);
+  }
+
+  /** Puts a slot's policy in force, in one step: no packet meets half of it. */
+  async setPolicy(slot: FencedSlot): Promise<void> {
+    const script = this.#chains(slot);
+    if (script !== '') await nft(script);
+  }
+
+  /** Takes slots out; one that is not in is no error. */
+  async expel(slots: readonly FencedSlot[]): Promise<void> {
+    if (slots.length === 0) return;
+    const elements = slots.map(element).join(', ');
+    const chains = slots.map((slot) => this.#removal(slot));
+    // Adding first makes the deletion safe to repeat; all is one transaction.
+    await nft(
+      `${chains.join('')}add element inet ${this.#options.table} slots { ${elements} }\ndelete element inet ${this.#options.table} slots { ${elements} }\n`,
+    );
+  }
+
+  async lower(): Promise<void> {
+    const { table } = this.#options;
+    await nft(`table inet ${table}\ndelete table inet ${table}\n`);
+  }
+
+  #chains(slot: FencedSlot): string {
+    if (slot.policy.isOpen) return this.#removal(slot);
+    this.#chained.add(slot.interfaceName);
+    return chainsOf(this.#options, slot);
+  }
+
+  #removal(slot: FencedSlot): string {
+    return this.#chained.delete(slot.interfaceName) ? removedChainsOf(this.#options.table, slot) : '';
+  }
+}
+
+/** The table as nft reads it. Deleting and defining it in one file replaces it without a moment in between. */
+export function renderFence(options: FenceOptions, slots: readonly FencedSlot[]): string {
+  const { table, interfacePrefix, range, resolverPort, egressPort, limits } = options;
+  const sandbox = `"${interfacePrefix}*"`;
+  const elements = slots.length > 0 ? `elements = { ${slots.map(element).join(', ')} }` : '';
+  return `table inet ${table}
+delete table inet ${table}
+table inet ${table} {
+  set slots {
+    type ifname . ipv4_addr
+    ${elements}
+  }
+  set protected {
+    type ipv4_addr
+    flags interval
+    auto-merge
+    elements = { ${[...PROTECTED_RANGES, range].join(', ')} }
+  }
+  map outgoing {
+    type ifname : verdict
+  }
+  map diverted {
+    type ifname : verdict
+  }
+  set connections {
+    type ipv4_addr
+    size 65536
+    flags dynamic
+  }
+  set noting {
+    type ifname
+    size 65536
+    flags dynamic
+  }
+  set refused_ports {
+    type ifname . ipv4_addr . inet_proto . inet_service
+    size 16384
+    flags dynamic,timeout
+    timeout ${NOTED_SECONDS}s
+  }
+  set refused_addresses {
+    type ifname . ipv4_addr . inet_proto
+    size 16384
+    flags dynamic,timeout
+    timeout ${NOTED_SECONDS}s
+  }
+  chain spoofed {
+    type filter hook prerouting priority raw; policy accept;
+    iifname != ${sandbox} return
+    meta nfproto ipv6 drop
+    iifname . ip saddr != @slots drop
+  }
+  chain limited {
+    type filter hook prerouting priority mangle; policy accept;
+    iifname ${sandbox} ct state new add @connections { ip saddr ct count over ${limits.connections} } goto refused
+  }
+${bandwidth(sandbox, limits.bytesPerSecond)}  chain diverting {
+    type nat hook prerouting priority dstnat; policy accept;
+    iifname != ${sandbox} return
+    iifname vmap @diverted
+    meta l4proto { tcp, udp } th dport 53 redirect to :${resolverPort}
+  }
+  chain machine {
+    type filter hook input priority filter - 10; policy accept;
+    iifname ${sandbox} goto from_sandbox
+    iifname != "lo" udp dport ${resolverPort} drop
+    iifname != "lo" tcp dport { ${resolverPort}, ${egressPort} } drop
+  }
+  chain from_sandbox {
+    ct state established,related accept
+    meta l4proto { tcp, udp } th dport ${resolverPort} ct status dnat accept
+    tcp dport ${egressPort} ct status dnat accept
+    goto refused
+  }
+  chain passing {
+    type filter hook forward priority filter - 10; policy accept;
+    iifname ${sandbox} goto leaving_sandbox
+    oifname ${sandbox} ct state established,related accept
+    oifname ${sandbox} drop
+  }
+  chain leaving_sandbox {
+    ip daddr @protected goto refused
+    oifname ${sandbox} goto refused
+    iifname vmap @outgoing
+    accept
+  }
+  chain refused {
+    add @noting { iifname limit rate ${NOTED_A_SECOND}/second burst ${NOTED_A_SECOND} packets } jump noted
+    meta l4proto tcp reject with tcp reset
+    reject with icmpx admin-prohibited
+  }
+  chain noted {
+    meta l4proto { tcp, udp } add @refused_ports { iifname . ip daddr . meta l4proto . th dport } return
+    add @refused_addresses { iifname . ip daddr . meta l4proto }
+  }
+  chain masked {
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr ${range} oifname != ${sandbox} masquerade
+  }
+}
+`;
+}
+
+/** What goes over the limit is dropped, by which TCP knows to slow down. Connections that the service makes into a sandbox do not count. */
+function bandwidth(sandbox: string, bytesPerSecond: number | undefined): string {
+  if (bytesPerSecond === undefined) return '';
+  const kilobytes = Math.ceil(bytesPerSecond / 1024);
+  // A packet may be as large as 64 kB on its way through the machine.
+  const limit = `limit rate over ${kilobytes} kbytes/second burst ${Math.max(kilobytes >> 2, 256)} kbytes`;
+  const set = (name: string) => `  set ${name} {
+    type ipv4_addr
+    size 65536
+    flags dynamic
+  }
+`;
+  return `${set('sent')}${set('received')}  chain sending {
+    type filter hook prerouting priority mangle + 1; policy accept;
+    iifname ${sandbox} ct direction original add @sent { ip saddr ${limit} } drop
+  }
+  chain receiving {
+    type filter hook postrouting priority mangle; policy accept;
+    oifname ${sandbox} ct direction reply add @received { ip daddr ${limit} } drop
+  }
+`;
+}
+
+function element(slot: FencedSlot): string {
+  return `"${slot.interfaceName}" . ${slot.guest}`;
+}
+
+async function nft(script: string): Promise<void> {
+  await runCommand('nft', ['-f', '-'], { input: script });
+}

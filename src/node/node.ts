@@ -1,0 +1,397 @@
+import { EventEmitter } from 'node:events';
+import { chmod, mkdir, readdir } from 'node:fs/promises';
+import path from 'node:path';
+import type { Duplex } from 'node:stream';
+import { AgentError } from '../agent/errors.ts';
+import type { RuntimeName } from '../core/config.ts';
+import { errnoOf, messageOf, SandbarError } from '../core/errors.ts';
+import { randomHex } from '../core/ids.ts';
+import { KeyedQueue } from '../core/keyed-queue.ts';
+import type { Log } from '../core/log.ts';
+import type { DataPlane } from './contract.ts';
+import type { Layers } from './disk/layers.ts';
+import { Image } from './images.ts';
+import { Layout } from './layout.ts';
+import type { LiveSandbox } from './live-sandbox.ts';
+import { Machine, type Programs } from './machine.ts';
+import { connectTcp } from './network/connect.ts';
+import { type GuestConfig, Records, type Resources, type SandboxRecord } from './record.ts';
+import { Relief, type ReliefEvent } from './relief.ts';
+import type { BootSource } from './runtime/contract.ts';
+import { Suspension } from './suspension.ts';
+
+export interface NodeOptions {
+  stateDir: string;
+  networkRange: string | undefined;
+  programs: Programs;
+}
+
+export interface CreateOnNode {
+  sandboxId: string;
+  runtime: RuntimeName;
+  templateId: string;
+  buildId: string;
+  layers: string[];
+  resources: Resources;
+  guest: GuestConfig;
+  /** Snapshot that it begins from; undefined: the template alone. */
+  snapshotId?: string;
+}
+
+/** A sandbox that ended without being asked to. */
+export interface NodeExit {
+  sandboxId: string;
+  reason: 'oom' | 'crash';
+  detail: string;
+  atMs: number;
+}
+
+interface NodeEvents {
+  exit: [NodeExit];
+  relief: [ReliefEvent];
+}
+
+export type NodeSandboxState = 'running' | 'paused';
+
+const MIB = 1024 * 1024;
+const DIAL_TIMEOUT_MS = 5_000;
+
+/** The sandboxes of one machine: boots them, knows them, clears them away, and finds them again after a restart of the service. */
+export class Node extends EventEmitter<NodeEvents> implements DataPlane {
+  readonly #layout: Layout;
+  readonly #agentFile: string;
+  readonly #log: Log;
+  readonly #records: Records;
+  readonly #machine: Machine;
+  readonly #relief: Relief;
+  readonly #suspension: Suspension;
+  /** Sandboxes that are up, held ones included. */
+  readonly #live = new Map<string, LiveSandbox>();
+  /** Paused sandboxes, whether they are held in memory or only on disk. */
+  readonly #paused = new Map<string, SandboxRecord>();
+  readonly #queue = new KeyedQueue();
+  #stopping = false;
+
+  constructor(options: NodeOptions, log: Log) {
+    super();
+    this.#log = log;
+    this.#agentFile = options.programs.agent;
+    this.#layout = new Layout(options.stateDir);
+    this.#records = new Records(this.#layout);
+    this.#machine = new Machine(this.#layout, this.#records, options.programs, options.networkRange, log);
+    this.#suspension = new Suspension(this.#machine, this.#records, this.#layout, log);
+    this.#relief = new Relief(
+      () => this.#live.values(),
+      (event) => this.emit('relief', event),
+      log,
+    );
+  }
+
+  /** Runtimes that can be used on this machine. */
+  get runtimes(): RuntimeName[] {
+    return this.#machine.runtimes;
+  }
+
+  get layers(): Layers {
+    return this.#machine.layers;
+  }
+
+  /** Adopts the sandboxes that run, clears away what was half made, and is then ready. */
+  async start(): Promise<void> {
+    await mkdir(this.#layout.snapshotsDir, { recursive: true, mode: 0o700 });
+    await mkdir(this.#layout.sandboxesDir, { recursive: true });
+    // The root of a container is an ordinary user out here and must get through to its root directory; it cannot look around.
+    for (const directory of [this.#layout.stateDir, this.#layout.sandboxesDir]) await chmod(directory, 0o711);
+    this.#machine.helper.start();
+    await this.#machine.groups.start();
+    const found = await this.#records.all();
+    const alive: SandboxRecord[] = [];
+    const dead: [string, SandboxRecord | undefined][] = [];
+    for (const [id, record] of found) {
+      const processes = await this.#machine.groups.group(id).processes();
+      if (record !== undefined && record.state !== 'booting' && record.pid !== 0 && processes.includes(record.pid))
+        alive.push(record);
+      else dead.push([id, record]);
+    }
+    await this.#machine.slots.start(alive.flatMap((record) => record.slot ?? []));
+    for (const record of alive) await this.#adopt(record);
+    for (const [id, record] of dead) await this.#clearDead(id, record);
+    await this.#clearStrays(new Set(found.keys()));
+    this.#relief.start();
+    if (found.size > 0)
+      this.#log.info('found sandboxes', { running: alive.length, paused: this.#paused.size, found: found.size });
+  }
+
+  /** Lets go of the machine; sandboxes run on. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    this.#suspension.stop();
+    await this.#relief.stop();
+    await this.#queue.idle();
+    for (const sandbox of this.#live.values()) sandbox.close('the service stops');
+    await this.#machine.slots.stop();
+    await this.#machine.helper.stop();
+    if (this.#live.size === 0) await this.#machine.groups.removeScope();
+  }
+
+  create(request: CreateOnNode, signal?: AbortSignal): Promise<void> {
+    return this.#queue.run(request.sandboxId, () => this.#create(request, signal));
+  }
+
+  /** Ends a sandbox and removes all of it. One that is not here is success. */
+  destroy(sandboxId: string): Promise<void> {
+    const sandbox = this.#live.get(sandboxId);
+    if (sandbox !== undefined) {
+      sandbox.ending = true;
+      sandbox.close('the sandbox was killed');
+    }
+    return this.#queue.run(sandboxId, async () => {
+      const live = this.#live.get(sandboxId);
+      if (live !== undefined) live.ending = true;
+      await this.#remove(sandboxId, live?.record ?? this.#paused.get(sandboxId));
+    });
+  }
+
+  /** The sandboxes of this machine and what they are doing. */
+  list(): Map<string, NodeSandboxState> {
+    const states = new Map<string, NodeSandboxState>();
+    for (const id of this.#live.keys()) states.set(id, 'running');
+    for (const id of this.#paused.keys()) states.set(id, 'paused');
+    return states;
+  }
+
+  /** What is kept of a sandbox that is up. */
+  record(sandboxId: string): Readonly<SandboxRecord> {
+    return this.#get(sandboxId).record;
+  }
+
+  /** Stops a sandbox and writes it down. When that fails it runs on. */
+  pause(sandboxId: string, options: { memory: boolean }): Promise<void> {
+    return this.#queue.run(sandboxId, async () => {
+      if (this.#paused.has(sandboxId)) return;
+      const sandbox = this.#get(sandboxId);
+      const kept = await this.#suspension.pause(sandbox, options);
+      this.#paused.set(sandboxId, sandbox.record);
+      if (kept === 'on disk') this.#live.delete(sandboxId);
+      else this.#suspension.dropLater(sandbox, () => this.#dropHeld(sandbox));
+    });
+  }
+
+  /** Lets a paused sandbox go on. Resolves to whether its memory came back; if not, `detail` says why. */
+  resume(
+    sandboxId: string,
+    options: { memory: boolean; guest: GuestConfig },
+  ): Promise<{ memory: boolean; detail: string }> {
+    return this.#queue.run(sandboxId, async () => {
+      const record = this.#paused.get(sandboxId);
+      if (record === undefined) {
+        this.#get(sandboxId);
+        return { memory: true, detail: '' };
+      }
+      record.guest = options.guest;
+      const held = this.#live.get(sandboxId);
+      if (held !== undefined && options.memory) {
+        await this.#suspension.release(held);
+        this.#paused.delete(sandboxId);
+        return { memory: true, detail: '' };
+      }
+      const result = await this.#suspension.restore(record, held, options.memory, (sandbox) => this.#watch(sandbox));
+      this.#live.set(sandboxId, result.sandbox);
+      this.#paused.delete(sandboxId);
+      return { memory: result.memory, detail: result.detail };
+    });
+  }
+
+  /** Writes a running sandbox down as a snapshot that others can begin from; it goes on. */
+  snapshot(sandboxId: string, snapshotId: string): Promise<void> {
+    return this.#queue.run(sandboxId, async () => {
+      if (this.#paused.has(sandboxId)) throw new SandbarError('conflict', `sandbox ${sandboxId} is paused`);
+      await this.#suspension.snapshot(this.#get(sandboxId), this.#image(snapshotId));
+    });
+  }
+
+  /** Removes a snapshot; one that is not here is success. */
+  async removeSnapshot(snapshotId: string): Promise<void> {
+    await this.#image(snapshotId).remove();
+  }
+
+  /** The snapshots that are here, whole ones only. */
+  async snapshots(): Promise<string[]> {
+    const names = await readdir(this.#layout.snapshotsDir);
+    return names.filter((name) => !/\.(new|old)$/.test(name) && this.#image(name).exists);
+  }
+
+  async usage(sandboxId: string) {
+    const sandbox = this.#get(sandboxId);
+    const { memoryMb } = sandbox.record.resources;
+    const [use, disk] = await Promise.all([sandbox.group.usage(), sandbox.agent.disk('/', AbortSignal.timeout(5_000))]);
+    return {
+      cpuUsec: use.cpuUsec,
+      pids: use.pids,
+      memoryUsedBytes: Math.max(0, use.memoryBytes - use.cacheBytes),
+      memoryCacheBytes: use.cacheBytes,
+      memoryTotalBytes: memoryMb * MIB,
+      diskUsedBytes: disk.usedBytes,
+      diskTotalBytes: disk.totalBytes,
+    };
+  }
+
+  agent(sandboxId: string): LiveSandbox['agent'] {
+    return this.#get(sandboxId).agent;
+  }
+
+  lifetime(sandboxId: string): AbortSignal {
+    return this.#get(sandboxId).lifetime;
+  }
+
+  async dial(sandboxId: string, port: number, signal?: AbortSignal): Promise<Duplex> {
+    const sandbox = this.#get(sandboxId);
+    try {
+      return await connectTcp(sandbox.slot.guest, port, DIAL_TIMEOUT_MS, signal);
+    } catch (error) {
+      if (errnoOf(error) !== 'ECONNREFUSED') throw new SandbarError('bad_gateway', messageOf(error), { cause: error });
+    }
+    // Nothing on the outer address: it may listen on loopback only, where the agent reaches it.
+    try {
+      return await sandbox.agent.dial(port, signal);
+    } catch (error) {
+      if (error instanceof AgentError && error.code === 'REFUSED')
+        throw new SandbarError('bad_gateway', `port ${port} is not open`);
+      throw error;
+    }
+  }
+
+  #get(sandboxId: string): LiveSandbox {
+    const sandbox = this.#live.get(sandboxId);
+    if (sandbox === undefined) throw new SandbarError('not_found', `sandbox ${sandboxId} is not on this machine`);
+    return sandbox;
+  }
+
+  #image(snapshotId: string): Image {
+    return new Image(path.join(this.#layout.snapshotsDir, snapshotId));
+  }
+
+  async #create(request: CreateOnNode, signal?: AbortSignal): Promise<void> {
+    if (this.#stopping) throw new SandbarError('unavailable', 'the service is stopping');
+    const origin = request.snapshotId === undefined ? undefined : this.#image(request.snapshotId);
+    const image = await origin?.info();
+    const secret = randomHex(32);
+    const record: SandboxRecord = {
+      id: request.sandboxId,
+      runtime: image?.runtime ?? request.runtime,
+      templateId: request.templateId,
+      buildId: request.buildId,
+      layers: image?.layers ?? request.layers,
+      resources: image?.resources ?? request.resources,
+      guest: request.guest,
+      agentFile: image?.agentFile ?? this.#agentFile,
+      slot: undefined,
+      secret,
+      pid: 0,
+      state: 'booting',
+      held: false,
+    };
+    const from: BootSource | undefined = origin && {
+      kind: image?.memory ? 'memory' : 'files',
+      imageDir: origin.directory,
+    };
+    try {
+      const sandbox = await this.#machine.bringUp(
+        record,
+        { ...(from !== undefined && { from }), agentSecret: image?.memory ? image.secret : secret },
+        (booted) => this.#watch(booted),
+        signal,
+      );
+      record.state = 'running';
+      await this.#records.write(record);
+      this.#live.set(record.id, sandbox);
+    } catch (error) {
+      await this.#remove(record.id, record).catch((clearing) =>
+        this.#log.error('cannot clear a sandbox that did not start', {
+          sandbox: record.id,
+          error: messageOf(clearing),
+        }),
+      );
+      throw error;
+    }
+  }
+
+  async #adopt(record: SandboxRecord): Promise<void> {
+    const sandbox = this.#machine.adopt(record);
+    this.#live.set(record.id, sandbox);
+    await this.#watch(sandbox);
+    if (record.state === 'paused') {
+      sandbox.frozen = true;
+      this.#paused.set(record.id, record);
+      this.#suspension.dropLater(sandbox, () => this.#dropHeld(sandbox));
+    } else if (record.held) await this.#suspension.undoPause(sandbox);
+  }
+
+  /** A sandbox found without its process: a paused one is kept, another is gone with the machine that ran it. */
+  async #clearDead(id: string, record: SandboxRecord | undefined): Promise<void> {
+    if (record?.state !== 'paused') return this.#remove(id, record);
+    await this.#suspension.settleOnDisk(record);
+    this.#paused.set(id, record);
+  }
+
+  async #watch(sandbox: LiveSandbox): Promise<void> {
+    await this.#machine.helper.watchExit(sandbox.id, sandbox.record.pid, () => {
+      void this.#ended(sandbox).catch((error) =>
+        this.#log.error('cannot clear an ended sandbox', { sandbox: sandbox.id, error: messageOf(error) }),
+      );
+    });
+  }
+
+  /** The sandbox's process is gone. If nobody asked for that, says why, and clears up; a paused one is still on disk. */
+  async #ended(sandbox: LiveSandbox): Promise<void> {
+    if (sandbox.ending || this.#stopping) return;
+    if (this.#paused.has(sandbox.id)) return this.#dropHeld(sandbox);
+    sandbox.ending = true;
+    sandbox.close('the sandbox ended');
+    const exit = await this.#whyEnded(sandbox);
+    this.#log.warn('a sandbox ended by itself', { sandbox: exit.sandboxId, reason: exit.reason, detail: exit.detail });
+    await this.#queue.run(sandbox.id, () => this.#remove(sandbox.id, sandbox.record));
+    this.emit('exit', exit);
+  }
+
+  async #whyEnded(sandbox: LiveSandbox): Promise<NodeExit> {
+    const { id: sandboxId, runtime, resources } = sandbox.record;
+    const atMs = Date.now();
+    const kills = await sandbox.group.oomKills().catch(() => 0);
+    if (kills > 0)
+      return {
+        sandboxId,
+        reason: 'oom',
+        detail: `out of memory: the limit of ${resources.memoryMb} MB was exceeded`,
+        atMs,
+      };
+    const words = await this.#machine.runtime(runtime).lastWords(sandbox.directory);
+    return { sandboxId, reason: 'crash', detail: words ?? 'the sandbox process ended unexpectedly', atMs };
+  }
+
+  /** A paused sandbox that was still held in memory is left to its disk. */
+  #dropHeld(sandbox: LiveSandbox): Promise<void> {
+    return this.#queue.run(sandbox.id, async () => {
+      if (!this.#paused.has(sandbox.id) || this.#live.get(sandbox.id) !== sandbox) return;
+      this.#live.delete(sandbox.id);
+      await this.#suspension.drop(sandbox);
+    });
+  }
+
+  /** Removes everything of a sandbox. Safe to repeat. */
+  async #remove(id: string, record: SandboxRecord | undefined): Promise<void> {
+    this.#live.delete(id);
+    this.#paused.delete(id);
+    this.#suspension.forget(id);
+    await this.#machine.takeDown(id, record);
+    await this.#records.remove(id);
+  }
+
+  /** Groups, views and half-made snapshots left without an owner. */
+  async #clearStrays(known: ReadonlySet<string>): Promise<void> {
+    for (const name of await this.#machine.groups.names()) if (!known.has(name)) await this.#remove(name, undefined);
+    await this.#machine.removeStrayRoots();
+    for (const name of await readdir(this.#layout.snapshotsDir))
+      await this.#image(name.replace(/\.(new|old)$/, '')).recover();
+  }
+}

@@ -1,0 +1,126 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { messageOf } from '../core/errors.ts';
+import type { Log } from '../core/log.ts';
+import type { LiveSandbox } from './live-sandbox.ts';
+
+/** What the service did for a sandbox at its limit. */
+export interface ReliefEvent {
+  sandboxId: string;
+  kind: 'memory' | 'processes';
+  message: string;
+}
+
+const ROUND_MS = 500;
+const MIB = 1024 * 1024;
+/** Lent to a sandbox that stands still for want of memory, so that its agent can act. */
+const LOAN_BYTES = 64 * MIB;
+const RELIEF_TIMEOUT_MS = 20_000;
+/** Host threads of one guest process in gVisor, and of a sandbox without any; measured 2 and 28. */
+const STUBS_PER_PROCESS = 3;
+const IDLE_THREADS = 128;
+const ROUNDS_AT_PIDS_LIMIT = 4;
+
+/**
+ * Helps sandboxes that stand at a limit before the kernel would end them whole: on gVisor the kernel's choice would be the sandbox's own
+ * kernel. The group waits at its limit (see ControlGroup.setMemory), so a slow round costs the sandbox time and nothing else.
+ */
+export class Relief {
+  readonly #sandboxes: () => Iterable<LiveSandbox>;
+  readonly #onEvent: (event: ReliefEvent) => void;
+  readonly #log: Log;
+  readonly #stop = new AbortController();
+  readonly #busy = new Set<string>();
+  /** Rounds that a sandbox has been seen at its limit of processes without a break. */
+  readonly #crowded = new Map<string, number>();
+  #loop: Promise<void> | undefined;
+
+  constructor(sandboxes: () => Iterable<LiveSandbox>, onEvent: (event: ReliefEvent) => void, log: Log) {
+    this.#sandboxes = sandboxes;
+    this.#onEvent = onEvent;
+    this.#log = log;
+  }
+
+  start(): void {
+    this.#loop = this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      for (const sandbox of this.#sandboxes()) {
+        if (sandbox.frozen || sandbox.ending || this.#busy.has(sandbox.id)) continue;
+        this.#busy.add(sandbox.id);
+        // Not awaited: one sandbox that is slow to help must not keep the others waiting.
+        void this.#check(sandbox)
+          .catch((error) => {
+            if (!sandbox.ending) this.#log.debug('relief', { sandbox: sandbox.id, error: messageOf(error) });
+          })
+          .finally(() => this.#busy.delete(sandbox.id));
+      }
+      await delay(ROUND_MS, undefined, { signal: this.#stop.signal }).catch(() => undefined);
+    }
+  }
+
+  async #check(sandbox: LiveSandbox): Promise<void> {
+    // In a container the kernel's own choice is right: it takes the biggest process, and never the agent.
+    if (sandbox.record.runtime === 'gvisor' && (await sandbox.group.stalled(memoryLimit(sandbox))))
+      await this.#freeMemory(sandbox);
+    const rounds = (await isCrowded(sandbox)) ? (this.#crowded.get(sandbox.id) ?? 0) + 1 : 0;
+    if (rounds === 0) this.#crowded.delete(sandbox.id);
+    else this.#crowded.set(sandbox.id, rounds);
+    // gVisor's stubs multiply while a storm goes on, so there is no time to see whether it passes.
+    if (rounds >= (sandbox.record.runtime === 'gvisor' ? 1 : ROUNDS_AT_PIDS_LIMIT)) await this.#freeProcesses(sandbox);
+  }
+
+  async #freeMemory(sandbox: LiveSandbox): Promise<void> {
+    const limit = memoryLimit(sandbox);
+    const { memoryMb } = sandbox.record.resources;
+    await sandbox.group.setMemory(limit + LOAN_BYTES, LOAN_BYTES);
+    try {
+      const killed = await sandbox.agent.relieve('memory', AbortSignal.timeout(RELIEF_TIMEOUT_MS));
+      if (killed.pid !== 0)
+        this.#tell(
+          sandbox,
+          'memory',
+          `out of memory (${memoryMb} MB): killed process ${killed.pid} (${killed.name}), ${Math.round(killed.used / MIB)} MB`,
+        );
+      await delay(100);
+    } finally {
+      // Refused while more is in use; the next round tries again.
+      await sandbox.group.setMemory(limit, LOAN_BYTES).catch(() => undefined);
+    }
+  }
+
+  async #freeProcesses(sandbox: LiveSandbox): Promise<void> {
+    const killed = await sandbox.agent.relieve('processes', AbortSignal.timeout(RELIEF_TIMEOUT_MS));
+    this.#crowded.delete(sandbox.id);
+    if (killed.pid !== 0)
+      this.#tell(
+        sandbox,
+        'processes',
+        `process limit reached (${sandbox.record.resources.pidsMax}): killed session ${killed.pid} (${killed.name}), ${killed.used} processes`,
+      );
+  }
+
+  #tell(sandbox: LiveSandbox, kind: ReliefEvent['kind'], message: string): void {
+    this.#log.warn(message, { sandbox: sandbox.id });
+    this.#onEvent({ sandboxId: sandbox.id, kind, message });
+  }
+}
+
+/** Whether a sandbox is at its limit of processes: a container by the kernel's count, gVisor by more stubs than that many processes need. */
+async function isCrowded({ group, record }: LiveSandbox): Promise<boolean> {
+  if (record.runtime !== 'gvisor') return group.pidsExhausted();
+  return (await group.pids()) > record.resources.pidsMax * STUBS_PER_PROCESS + IDLE_THREADS;
+}
+
+function memoryLimit(sandbox: LiveSandbox): number {
+  return sandbox.record.resources.memoryMb * MIB + GVISOR_OVERHEAD_BYTES;
+}
+
+/** What a gVisor sandbox may use beyond its template's memory: the kernel itself. */
+export const GVISOR_OVERHEAD_BYTES = 192 * MIB;

@@ -1,0 +1,159 @@
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { runCommand } from '../../core/command.ts';
+import { messageOf, SandbarError } from '../../core/errors.ts';
+import type { SharedRoots } from '../disk/shared-roots.ts';
+import type { Booted, BootRequest, RunningSandbox, Runtime } from './contract.ts';
+import { baseSpec, CAPABILITIES } from './oci-spec.ts';
+
+const BOOT_TIMEOUT_MS = 120_000;
+const SAVE_TIMEOUT_MS = 600_000;
+
+/**
+ * gVisor: a kernel of its own, written in Go, between the sandbox and the machine. Its root file system is an overlay kept by that kernel: the
+ * template's directory below, one file of the sandbox's own above, limited in size.
+ */
+export class GvisorRuntime implements Runtime {
+  readonly name = 'gvisor';
+  readonly savesMemory = true;
+  /** The kernel itself: its heap, page tables of the stub processes, network buffers. */
+  readonly memoryOverheadBytes = 192 * 1024 * 1024;
+  readonly #runsc: string;
+  readonly #roots: SharedRoots;
+
+  constructor(runsc: string, roots: SharedRoots) {
+    this.#runsc = runsc;
+    this.#roots = roots;
+  }
+
+  /**
+   * Each process inside is a stub of two host threads. A fork that the limit inside refuses leaves a stub too, so a fork storm goes on growing
+   * out here until the service ends it (see Relief); running out before that would end the whole sandbox.
+   */
+  hostPids(guestPids: number): number {
+    return guestPids * 8 + 4096;
+  }
+
+  async boot(request: BootRequest, signal?: AbortSignal): Promise<Booted> {
+    const root = await this.#roots.acquire(request.sandboxId, request.layers);
+    const bundle = path.join(request.directory, 'bundle');
+    await mkdir(bundle, { recursive: true });
+    await mkdir(path.join(request.directory, 'overlay'), { recursive: true });
+    const spec = baseSpec(request, root, gvisorCapabilities);
+    spec.linux.cgroupsPath = request.group.cgroupsPath;
+    spec.mounts.push({
+      destination: '/sys',
+      type: 'sysfs',
+      source: 'sysfs',
+      options: ['nosuid', 'noexec', 'nodev', 'ro'],
+    });
+    await writeFile(path.join(bundle, 'config.json'), JSON.stringify(spec), { mode: 0o600 });
+    const pidFile = path.join(request.directory, 'pid');
+    try {
+      await runCommand(
+        this.#runsc,
+        [
+          ...this.#flags(request.directory, request.diskSizeMb),
+          ...verbOf(request),
+          ...['--detach', '--pid-file', pidFile, '--bundle', bundle, request.sandboxId],
+        ],
+        { timeoutMs: BOOT_TIMEOUT_MS, discardOutput: true, ...(signal !== undefined && { signal }) },
+      );
+    } catch (error) {
+      const words = await this.lastWords(request.directory);
+      throw new SandbarError('internal', `gVisor could not start the sandbox: ${words ?? messageOf(error)}`, {
+        cause: error,
+      });
+    }
+    return { pid: Number(await readFile(pidFile, 'utf8')) };
+  }
+
+  /** runsc's own pause: unlike a frozen control group, it leaves the kernel of the sandbox able to write itself down. */
+  async hold(sandbox: RunningSandbox): Promise<void> {
+    if ((await this.#status(sandbox)) !== 'paused') await this.#ask(sandbox, 'pause', sandbox.sandboxId);
+  }
+
+  async release(sandbox: RunningSandbox): Promise<void> {
+    if ((await this.#status(sandbox)) === 'paused') await this.#ask(sandbox, 'resume', sandbox.sandboxId);
+  }
+
+  async save(sandbox: RunningSandbox, imageDir: string, what: { memory: boolean; files: boolean }): Promise<void> {
+    if (what.memory) {
+      const memory = path.join(imageDir, 'memory');
+      await mkdir(memory);
+      await this.#ask(
+        sandbox,
+        ...[
+          'checkpoint',
+          '--leave-running',
+          '--exclude-committed-zero-pages',
+          '--image-path',
+          memory,
+          sandbox.sandboxId,
+        ],
+      );
+    }
+    if (what.files) {
+      const files = path.join(imageDir, 'files');
+      await mkdir(files);
+      await this.#ask(sandbox, 'fscheckpoint', '--leave-running', '--image-path', files, sandbox.sandboxId);
+    }
+  }
+
+  async clear(sandboxId: string, directory: string): Promise<void> {
+    for (const part of ['runsc', 'overlay', 'bundle'])
+      await rm(path.join(directory, part), { recursive: true, force: true });
+    await this.#roots.release(sandboxId);
+  }
+
+  async lastWords(directory: string): Promise<string | undefined> {
+    const text = await readFile(path.join(directory, 'runsc.log'), 'utf8').catch(() => '');
+    const lines = text.trim().split('\n').filter(Boolean);
+    const last = lines.at(-1);
+    if (last === undefined) return undefined;
+    try {
+      const record: unknown = JSON.parse(last);
+      if (typeof record === 'object' && record !== null && 'msg' in record) return String(record.msg);
+    } catch {
+      // Not a JSON line: shown as it is.
+    }
+    return last.slice(-500);
+  }
+
+  async #status({ directory, sandboxId }: RunningSandbox): Promise<string> {
+    const { stdout } = await runCommand(this.#runsc, [`--root=${path.join(directory, 'runsc')}`, 'state', sandboxId]);
+    const state: unknown = JSON.parse(stdout);
+    return typeof state === 'object' && state !== null && 'status' in state ? String(state.status) : 'unknown';
+  }
+
+  async #ask({ directory }: RunningSandbox, ...words: string[]): Promise<void> {
+    await runCommand(this.#runsc, [`--root=${path.join(directory, 'runsc')}`, ...words], {
+      timeoutMs: SAVE_TIMEOUT_MS,
+    });
+  }
+
+  #flags(directory: string, diskSizeMb: number): string[] {
+    return [
+      `--root=${path.join(directory, 'runsc')}`,
+      `--log=${path.join(directory, 'runsc.log')}`,
+      '--log-format=json',
+      '--platform=systrap',
+      '--network=sandbox',
+      // The sentry's own root overlay: only it can be checkpointed whole, unlinked files included.
+      `--overlay2=root:dir=${path.join(directory, 'overlay')},size=${diskSizeMb}m`,
+      // sudo inside; it raises to the sandbox's own root only.
+      '--allow-suid',
+      '--net-raw',
+      '--host-settings=ignore',
+    ];
+  }
+}
+
+function verbOf({ from }: BootRequest): string[] {
+  if (from?.kind === 'memory') return ['restore', '--image-path', path.join(from.imageDir, 'memory')];
+  if (from?.kind === 'files') return ['run', '--fs-restore-image-path', path.join(from.imageDir, 'files')];
+  return ['run'];
+}
+
+/** Inside gVisor a capability is one of the sandbox's own kernel, so the agent may have what it needs to mount and to limit processes. */
+const gvisorCapabilities = [...CAPABILITIES, 'CAP_SYS_ADMIN', 'CAP_NET_ADMIN', 'CAP_SYS_PTRACE'];

@@ -1,0 +1,146 @@
+import { Code, ConnectError, type ConnectRouter, type HandlerContext } from '@connectrpc/connect';
+import {
+  type CreateSandboxRequest,
+  type GuestConfig as GuestMessage,
+  NodeSandboxState,
+  NodeService,
+} from '../../proto/gen/node_pb.js';
+import type { RuntimeName } from '../core/config.ts';
+import { SandbarError } from '../core/errors.ts';
+import type { CreateOnNode, Node, NodeExit } from './node.ts';
+import type { GuestConfig } from './record.ts';
+import type { ReliefEvent } from './relief.ts';
+
+/** The node behind proto/node.proto: the same in memory and over the network. */
+export function nodeRoutes(node: Node): (router: ConnectRouter) => void {
+  return (router) =>
+    router.service(NodeService, {
+      createSandbox: (request, context) =>
+        translated(async () => {
+          await node.create(toCreate(request), context.signal);
+          return { warm: false };
+        }),
+      destroySandbox: (request) =>
+        translated(async () => {
+          await node.destroy(request.sandboxId);
+          return {};
+        }),
+      listSandboxes: () => ({
+        sandboxes: [...node.list()].map(([sandboxId, state]) => ({
+          sandboxId,
+          state: state === 'paused' ? NodeSandboxState.PAUSED : NodeSandboxState.RUNNING,
+        })),
+      }),
+      getUsage: (request) =>
+        translated(async () => {
+          const use = await node.usage(request.sandboxId);
+          return {
+            cpuUsec: BigInt(use.cpuUsec),
+            memoryUsedBytes: BigInt(use.memoryUsedBytes),
+            memoryCacheBytes: BigInt(use.memoryCacheBytes),
+            memoryTotalBytes: BigInt(use.memoryTotalBytes),
+            diskUsedBytes: BigInt(use.diskUsedBytes),
+            diskTotalBytes: BigInt(use.diskTotalBytes),
+            pids: use.pids,
+          };
+        }),
+      pauseSandbox: (request) =>
+        translated(async () => {
+          await node.pause(request.sandboxId, { memory: request.memory });
+          return {};
+        }),
+      resumeSandbox: (request) =>
+        translated(() => node.resume(request.sandboxId, { memory: request.memory, guest: toGuest(request.guest) })),
+      snapshotSandbox: (request) =>
+        translated(async () => {
+          await node.snapshot(request.sandboxId, request.snapshotId);
+          return {};
+        }),
+      removeSnapshot: (request) =>
+        translated(async () => {
+          await node.removeSnapshot(request.snapshotId);
+          return {};
+        }),
+      listSnapshots: () => translated(async () => ({ snapshotIds: await node.snapshots() })),
+      watch: (_request, context) => watch(node, context),
+    });
+}
+
+function toCreate(request: CreateSandboxRequest): CreateOnNode {
+  const { resources, rootFs } = request;
+  if (resources === undefined || rootFs === undefined)
+    throw new SandbarError('invalid', 'resources and root_fs are required');
+  return {
+    sandboxId: request.sandboxId,
+    runtime: toRuntime(request.runtime),
+    templateId: request.templateId,
+    buildId: request.buildId,
+    layers: rootFs.layers,
+    resources: {
+      cpuCount: resources.cpuCount,
+      memoryMb: resources.memoryMb,
+      diskSizeMb: resources.diskSizeMb,
+      pidsMax: resources.pidsMax,
+    },
+    guest: toGuest(request.guest),
+    ...(request.snapshotId !== '' && { snapshotId: request.snapshotId }),
+  };
+}
+
+function toGuest(guest: GuestMessage | undefined): GuestConfig {
+  if (guest === undefined) throw new SandbarError('invalid', 'guest is required');
+  return { env: guest.env, defaultUser: guest.defaultUser, defaultWorkdir: guest.defaultWorkdir };
+}
+
+function toRuntime(name: string): RuntimeName {
+  if (name === 'gvisor' || name === 'container') return name;
+  throw new SandbarError('invalid', `unknown runtime '${name}'`);
+}
+
+async function* watch(node: Node, context: HandlerContext) {
+  type Message = {
+    sandboxId: string;
+    atMs: bigint;
+    event: { case: 'exit'; value: NodeExit } | { case: 'relief'; value: ReliefEvent };
+  };
+  const waiting: Message[] = [];
+  let wake: () => void = () => undefined;
+  const push = (message: Message) => {
+    waiting.push(message);
+    wake();
+  };
+  const onExit = (value: NodeExit) =>
+    push({ sandboxId: value.sandboxId, atMs: BigInt(value.atMs), event: { case: 'exit', value } });
+  const onRelief = (value: ReliefEvent) =>
+    push({ sandboxId: value.sandboxId, atMs: BigInt(Date.now()), event: { case: 'relief', value } });
+  const onAbort = () => wake();
+  node.on('exit', onExit);
+  node.on('relief', onRelief);
+  context.signal.addEventListener('abort', onAbort);
+  try {
+    yield {};
+    while (!context.signal.aborted) {
+      const next = waiting.shift();
+      if (next !== undefined) yield next;
+      else
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+    }
+  } finally {
+    node.off('exit', onExit);
+    node.off('relief', onRelief);
+    context.signal.removeEventListener('abort', onAbort);
+  }
+}
+
+/** Our errors as the protocol carries them: the code, and the kind in a header so that the other side can tell 409 from 409. */
+async function translated<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof SandbarError)
+      throw new ConnectError(error.message, error.connectCode, { 'sandbar-error': error.kind }, undefined, error);
+    throw ConnectError.from(error, Code.Internal);
+  }
+}

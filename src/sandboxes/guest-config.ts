@@ -1,0 +1,20 @@
+import type { TemplateBuildRow } from '../db/schema.ts';
+import type { SandboxRow } from './contract.ts';
+
+/** Processes a sandbox may have at once. */
+export const PIDS_MAX = 1024;
+
+const FALLBACK = { defaultUser: 'user', defaultWorkdir: '/home/user' };
+
+/** What is set inside a sandbox when it comes up: the caller's variables, those that tell a program where it is, the template's defaults. */
+export function guestConfig(
+  row: Pick<SandboxRow, 'id' | 'templateId' | 'envVars'>,
+  build: Pick<TemplateBuildRow, 'defaultUser' | 'defaultWorkdir'> | undefined,
+): { env: Record<string, string>; defaultUser: string; defaultWorkdir: string } {
+  const { defaultUser, defaultWorkdir } = build ?? FALLBACK;
+  return {
+    env: { ...row.envVars, E2B_SANDBOX: 'true', E2B_SANDBOX_ID: row.id, E2B_TEMPLATE_ID: row.templateId },
+    defaultUser,
+    defaultWorkdir: defaultWorkdir ?? '',
+  };
+}
