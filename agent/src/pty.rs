@@ -24,7 +24,7 @@ pub fn open(cols: u64, rows: u64, uid: u32, gid: u32) -> Result<Terminal, Errno>
     // SAFETY: TIOCSPTLCK reads one int.
     sys::check(unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &unlock) })?;
     let slave = open_slave(&master)?;
-    set_size(&master, cols, rows)?;
+    resize(&master, cols, rows)?;
     // SAFETY: take no pointers. Best effort: the process has the terminal open in any case.
     unsafe {
         libc::fchown(slave.as_raw_fd(), uid, gid);
@@ -33,21 +33,14 @@ pub fn open(cols: u64, rows: u64, uid: u32, gid: u32) -> Result<Terminal, Errno>
     Ok(Terminal { master, slave })
 }
 
-/// Sets the size and tells the processes in the foreground. Linux tells them itself, but gVisor does not; one who is told twice
-/// looks twice.
-pub fn resize(master: &OwnedFd, cols: u64, rows: u64) -> Result<(), Errno> {
-    set_size(master, cols, rows)?;
+/// Linux tells the processes in the foreground itself (SIGWINCH); on gVisor the caller has to.
+pub fn tells_of_resizing(master: &OwnedFd) -> bool {
     let mut group: libc::pid_t = 0;
-    // SAFETY: TIOCGPGRP writes one pid; kill takes no pointer, and a group above 1 is one of the sandbox's own.
-    unsafe {
-        if libc::ioctl(master.as_raw_fd(), libc::TIOCGPGRP, &mut group) == 0 && group > 1 {
-            libc::kill(-group, libc::SIGWINCH);
-        }
-    }
-    Ok(())
+    // SAFETY: TIOCGPGRP writes one pid. gVisor answers it only to those whose own terminal it is, which sets the two apart.
+    unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPGRP, &mut group) == 0 }
 }
 
-fn set_size(master: &OwnedFd, cols: u64, rows: u64) -> Result<(), Errno> {
+pub fn resize(master: &OwnedFd, cols: u64, rows: u64) -> Result<(), Errno> {
     let clamp = |value: u64, default| if value == 0 { default } else { value.min(u16::MAX.into()) } as u16;
     let size = libc::winsize {
         ws_row: clamp(rows, DEFAULT_ROWS),

@@ -114,6 +114,15 @@ impl Relief {
         });
     }
 
+    /// Sends a signal to every process of a session.
+    pub fn signal_session(&mut self, session: i32, number: i32) {
+        self.scan(|pid, stat| {
+            if stat.session == session {
+                signal(pid, number);
+            }
+        });
+    }
+
     fn largest_session(&mut self) -> Option<i32> {
         let own_session = self.own_session;
         let mut sessions = std::mem::take(&mut self.sessions);

@@ -200,6 +200,9 @@ impl Agent {
         }
         let terminal = process.input.fd.as_ref().ok_or_else(gone)?;
         pty::resize(terminal, request.number(field::COLS), request.number(field::ROWS))?;
+        if !pty::tells_of_resizing(terminal) {
+            self.relief.signal_session(process.pid, libc::SIGWINCH);
+        }
         Ok(frame::empty_ok())
     }
 

@@ -36,7 +36,10 @@ pub fn enter(args: &[String]) -> Outcome<()> {
 /// and the groups of the sandbox were joined above, so crun has nothing to do with either.
 fn show_cgroup2() -> Outcome<()> {
     // SAFETY: no pointers are passed.
-    check(unsafe { libc::unshare(libc::CLONE_NEWNS) }.into(), "unshare mount namespace")?;
+    check(
+        unsafe { libc::unshare(libc::CLONE_NEWNS) }.into(),
+        "unshare mount namespace",
+    )?;
     let root = c_string("/")?;
     let none = c_string("none")?;
     let cgroup2 = c_string("cgroup2")?;
@@ -45,11 +48,25 @@ fn show_cgroup2() -> Outcome<()> {
     unsafe {
         let slave = libc::MS_REC | libc::MS_SLAVE;
         check(
-            libc::mount(none.as_ptr(), root.as_ptr(), ptr::null(), slave, ptr::null()).into(),
+            libc::mount(
+                none.as_ptr(),
+                root.as_ptr(),
+                ptr::null(),
+                slave,
+                ptr::null(),
+            )
+            .into(),
             "make mounts private",
         )?;
         check(
-            libc::mount(none.as_ptr(), target.as_ptr(), cgroup2.as_ptr(), 0, ptr::null()).into(),
+            libc::mount(
+                none.as_ptr(),
+                target.as_ptr(),
+                cgroup2.as_ptr(),
+                0,
+                ptr::null(),
+            )
+            .into(),
             "mount cgroup2 view",
         )?;
     }

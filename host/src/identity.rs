@@ -36,15 +36,32 @@ fn set_ids(id: u32) -> Outcome<()> {
         libc::syscall(libc::SYS_setfsuid, id);
     }
     // Leaving id 0 takes the rights over files from the effective set; they stay permitted and are raised again.
-    let mut header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
+    let mut header = CapHeader {
+        version: CAPABILITY_VERSION_3,
+        pid: 0,
+    };
     let mut data = [CapData::default(); 2];
     // SAFETY: header and data are valid for version 3, which has two data blocks, and outlive the calls.
     unsafe {
-        check(libc::syscall(libc::SYS_capget, &mut header as *mut CapHeader, data.as_mut_ptr()), "capget")?;
+        check(
+            libc::syscall(
+                libc::SYS_capget,
+                &mut header as *mut CapHeader,
+                data.as_mut_ptr(),
+            ),
+            "capget",
+        )?;
         for block in &mut data {
             block.effective = block.permitted;
         }
-        check(libc::syscall(libc::SYS_capset, &mut header as *mut CapHeader, data.as_ptr()), "capset")?;
+        check(
+            libc::syscall(
+                libc::SYS_capset,
+                &mut header as *mut CapHeader,
+                data.as_ptr(),
+            ),
+            "capset",
+        )?;
     }
     Ok(())
 }

@@ -71,12 +71,22 @@ pub fn idmap(source: &str, target: &str, base: u32, count: u32, read_only: bool)
 fn user_namespace(base: u32, count: u32) -> Outcome<Fd> {
     let mut pipe = [0 as libc::c_int; 2];
     // SAFETY: `pipe` has room for two descriptors.
-    check(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }.into(), "pipe")?;
+    check(
+        unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }.into(),
+        "pipe",
+    )?;
     let (read_end, write_end) = (Fd(pipe[0]), Fd(pipe[1]));
     // clone without shared memory, like fork, but born in a new user namespace.
     // SAFETY: no stack, tid or tls pointers are passed; the child only makes async-signal-safe calls before it exits.
     let child = unsafe {
-        libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0usize, 0usize, 0usize, 0usize)
+        libc::syscall(
+            libc::SYS_clone,
+            libc::CLONE_NEWUSER | libc::SIGCHLD,
+            0usize,
+            0usize,
+            0usize,
+            0usize,
+        )
     };
     let child = check(child, "clone user namespace")? as libc::pid_t;
     if child == 0 {
@@ -91,7 +101,8 @@ fn user_namespace(base: u32, count: u32) -> Outcome<Fd> {
     let mapped = (|| {
         let map = format!("0 {base} {count}\n");
         for file in ["uid_map", "gid_map"] {
-            fs::write(format!("/proc/{child}/{file}"), &map).map_err(|error| format!("write {file}: {error}"))?;
+            fs::write(format!("/proc/{child}/{file}"), &map)
+                .map_err(|error| format!("write {file}: {error}"))?;
         }
         open(&format!("/proc/{child}/ns/user"), libc::O_RDONLY)
     })();

@@ -37,7 +37,13 @@ struct LoopConfig {
 }
 
 /// Mounts a file system of a kernel type, options as mount(8)'s -o less the flags.
-pub fn mount(kind: &str, source: &str, target: &str, flags: libc::c_ulong, data: &str) -> Outcome<()> {
+pub fn mount(
+    kind: &str,
+    source: &str,
+    target: &str,
+    flags: libc::c_ulong,
+    data: &str,
+) -> Outcome<()> {
     let kind_c = c_string(kind)?;
     let source_c = c_string(source)?;
     let target_c = c_string(target)?;
@@ -66,7 +72,13 @@ pub fn mount_loop(file: &str, target: &str, data: &str) -> Outcome<()> {
         let _held = LOOP_LOCK.lock().map_err(|_| "loop lock".to_string())?;
         attach(&backing)?
     };
-    let mounted = mount("ext4", &device.0, target, libc::MS_NOATIME | libc::MS_NODEV, data);
+    let mounted = mount(
+        "ext4",
+        &device.0,
+        target,
+        libc::MS_NOATIME | libc::MS_NODEV,
+        data,
+    );
     if mounted.is_err() {
         // SAFETY: the descriptor is open; the call takes no pointer.
         unsafe { libc::ioctl(device.1 .0, LOOP_CLR_FD as _, 0) };
@@ -88,7 +100,8 @@ fn attach(backing: &crate::sys::Fd) -> Outcome<(String, crate::sys::Fd)> {
         config.fd = backing.0 as u32;
         config.info.flags = LO_FLAGS_AUTOCLEAR;
         // SAFETY: `config` is a valid loop_config that outlives the call.
-        let done = unsafe { libc::ioctl(device.0, LOOP_CONFIGURE as _, &config as *const LoopConfig) };
+        let done =
+            unsafe { libc::ioctl(device.0, LOOP_CONFIGURE as _, &config as *const LoopConfig) };
         if done == 0 {
             return Ok((name, device));
         }
@@ -104,7 +117,13 @@ fn attach(backing: &crate::sys::Fd) -> Outcome<(String, crate::sys::Fd)> {
 fn make_node(name: &str, number: u32) -> Outcome<()> {
     let path = c_string(name)?;
     // SAFETY: `path` is a zero-terminated string that outlives the call.
-    let made = unsafe { libc::mknod(path.as_ptr(), libc::S_IFBLK | 0o660, libc::makedev(7, number)) };
+    let made = unsafe {
+        libc::mknod(
+            path.as_ptr(),
+            libc::S_IFBLK | 0o660,
+            libc::makedev(7, number),
+        )
+    };
     if made == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EEXIST) {
         return Ok(());
     }
@@ -137,7 +156,10 @@ pub fn unmount(target: &str) -> Outcome<()> {
 pub fn sync_filesystem(path: &str) -> Outcome<()> {
     let directory = open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
     // SAFETY: the descriptor is open; the call takes no pointer.
-    check(unsafe { libc::syncfs(directory.0) }.into(), &format!("sync {path}"))?;
+    check(
+        unsafe { libc::syncfs(directory.0) }.into(),
+        &format!("sync {path}"),
+    )?;
     Ok(())
 }
 

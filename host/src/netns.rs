@@ -11,7 +11,10 @@ pub fn sysctl(netns_file: &str, name: &str, value: &str) -> Outcome<()> {
     let home = open("/proc/thread-self/ns/net", libc::O_RDONLY)?;
     let there = open(netns_file, libc::O_RDONLY)?;
     // SAFETY: both descriptors are open namespaces; setns changes the calling thread only.
-    check(unsafe { libc::setns(there.0, libc::CLONE_NEWNET) }.into(), &format!("enter {netns_file}"))?;
+    check(
+        unsafe { libc::setns(there.0, libc::CLONE_NEWNET) }.into(),
+        &format!("enter {netns_file}"),
+    )?;
     let written = fs::write(format!("/proc/sys/{}", name.replace('.', "/")), value)
         .map_err(|error| format!("set {name}: {error}"));
     // SAFETY: as above. A thread that cannot come home must not go on: it would work in the wrong namespace.

@@ -1,10 +1,10 @@
 //! `serve`: requests on standard input, answers and events on standard output, one line each, words parted by tabs.
 //!
-//! Request: `ID OP WORD...`. Answer: `ID ok` or `ID error MESSAGE`. Event: `- exit KEY`. The end of input is the end of the program.
+//! Request: `ID OP WORD...`. Answer: `ID ok [WORD...]` or `ID error MESSAGE`. Event: `- exit KEY`. The end of input is the end of the program.
 
 use crate::sys::Outcome;
 use crate::watch::Watch;
-use crate::{identity, idmap, mounts, netns};
+use crate::{conntrack, identity, idmap, mounts, netns, sparse};
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,9 @@ pub fn serve() -> Outcome<()> {
         if !input {
             continue;
         }
-        let count = io::stdin().read(&mut chunk).map_err(|error| error.to_string())?;
+        let count = io::stdin()
+            .read(&mut chunk)
+            .map_err(|error| error.to_string())?;
         if count == 0 {
             return Ok(());
         }
@@ -41,7 +43,12 @@ pub fn serve() -> Outcome<()> {
             let words: Vec<&str> = line.split('\t').collect();
             // Watching changes the loop's own state, so it is done here; what may take long is done by the workers.
             match words.as_slice() {
-                [id, "watch", key, pid] => answer(id, pid.parse().map_err(|_| "bad pid".to_string()).and_then(|pid| watch.watch(key, pid))),
+                [id, "watch", key, pid] => answer(
+                    id,
+                    pid.parse()
+                        .map_err(|_| "bad pid".to_string())
+                        .and_then(|pid| watch.watch(key, pid)),
+                ),
                 [id, "forget", key] => {
                     watch.forget(key);
                     answer(id, Ok(()));
@@ -60,7 +67,12 @@ fn work(receiver: &Mutex<Receiver<String>>) {
         };
         let words: Vec<&str> = line.split('\t').collect();
         if let [id, op, rest @ ..] = words.as_slice() {
-            answer(id, perform(op, rest));
+            match (*op, rest) {
+                ("origin", [client, client_port, local, local_port]) => {
+                    reply(id, origin(client, client_port, local, local_port))
+                }
+                _ => answer(id, perform(op, rest)),
+            }
         }
     }
 }
@@ -68,26 +80,64 @@ fn work(receiver: &Mutex<Receiver<String>>) {
 fn perform(op: &str, words: &[&str]) -> Outcome<()> {
     match (op, words) {
         ("idmap", [source, target, base, count, access]) => {
-            let number = |text: &str| text.parse::<u32>().map_err(|_| format!("'{text}' is not a number"));
-            idmap::idmap(source, target, number(base)?, number(count)?, *access == "ro")
+            let number = |text: &str| {
+                text.parse::<u32>()
+                    .map_err(|_| format!("'{text}' is not a number"))
+            };
+            idmap::idmap(
+                source,
+                target,
+                number(base)?,
+                number(count)?,
+                *access == "ro",
+            )
         }
         ("overlay", [target, data]) => mounts::overlay(target, data),
         ("overlay", [target, data, owner]) => {
-            let owner = owner.parse().map_err(|_| format!("'{owner}' is not a number"))?;
+            let owner = owner
+                .parse()
+                .map_err(|_| format!("'{owner}' is not a number"))?;
             identity::as_owner(owner, || mounts::overlay(target, data))
         }
         ("loop", [file, target, data]) => mounts::mount_loop(file, target, data),
         ("unmount", [target]) => mounts::unmount(target),
         ("sysctl", [file, name, value]) => netns::sysctl(file, name, value),
+        ("copy", [source, target]) => sparse::copy(source, target),
         ("sync", [path]) => mounts::sync_filesystem(path),
         _ => Err(format!("unknown request {op} with {} words", words.len())),
     }
 }
 
+fn origin(client: &str, client_port: &str, local: &str, local_port: &str) -> Outcome<String> {
+    let endpoint = |address: &str, port: &str| -> Outcome<conntrack::Endpoint> {
+        Ok(conntrack::Endpoint {
+            address: address
+                .parse()
+                .map_err(|_| format!("'{address}' is not an IPv4 address"))?,
+            port: port
+                .parse()
+                .map_err(|_| format!("'{port}' is not a port"))?,
+        })
+    };
+    let found = conntrack::original_destination(
+        &endpoint(client, client_port)?,
+        &endpoint(local, local_port)?,
+    )?;
+    Ok(format!("{}\t{}", found.address, found.port))
+}
+
 fn answer(id: &str, outcome: Outcome<()>) {
+    reply(id, outcome.map(|()| String::new()))
+}
+
+fn reply(id: &str, outcome: Outcome<String>) {
     match outcome {
-        Ok(()) => say(&format!("{id}\tok")),
-        Err(message) => say(&format!("{id}\terror\t{}", message.replace(|c| c == '\n' || c == '\t', " "))),
+        Ok(words) if words.is_empty() => say(&format!("{id}\tok")),
+        Ok(words) => say(&format!("{id}\tok\t{words}")),
+        Err(message) => say(&format!(
+            "{id}\terror\t{}",
+            message.replace(|c| c == '\n' || c == '\t', " ")
+        )),
     }
 }
 

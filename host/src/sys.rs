@@ -9,6 +9,11 @@ pub fn c_string(text: &str) -> Outcome<CString> {
     CString::new(text).map_err(|_| format!("'{text}' holds a zero byte"))
 }
 
+pub fn c_bytes(bytes: &[u8]) -> Outcome<CString> {
+    CString::new(bytes)
+        .map_err(|_| format!("'{}' holds a zero byte", String::from_utf8_lossy(bytes)))
+}
+
 /// The last system error, with what was tried.
 pub fn failure(what: &str) -> String {
     format!("{what}: {}", io::Error::last_os_error())

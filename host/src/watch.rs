@@ -18,7 +18,11 @@ impl Watch {
         // SAFETY: no pointers are passed.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         check(epoll.into(), "epoll")?;
-        let watch = Watch { epoll: Fd(epoll), watched: HashMap::new(), next: 1 };
+        let watch = Watch {
+            epoll: Fd(epoll),
+            watched: HashMap::new(),
+            next: 1,
+        };
         watch.add(libc::STDIN_FILENO, INPUT)?;
         Ok(watch)
     }
@@ -43,7 +47,8 @@ impl Watch {
     pub fn wait(&mut self) -> Outcome<(bool, Vec<String>)> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
         // SAFETY: `events` has room for the number of entries given.
-        let count = unsafe { libc::epoll_wait(self.epoll.0, events.as_mut_ptr(), events.len() as i32, -1) };
+        let count =
+            unsafe { libc::epoll_wait(self.epoll.0, events.as_mut_ptr(), events.len() as i32, -1) };
         if count < 0 {
             return Ok((false, Vec::new()));
         }
@@ -61,7 +66,10 @@ impl Watch {
     }
 
     fn add(&self, fd: libc::c_int, token: u64) -> Outcome<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: token,
+        };
         // SAFETY: `event` is valid and outlives the call.
         let added = unsafe { libc::epoll_ctl(self.epoll.0, libc::EPOLL_CTL_ADD, fd, &mut event) };
         check(added.into(), "epoll add")?;

@@ -93,6 +93,65 @@ export declare type GuestConfig = Message<"sandbar.node.v1.GuestConfig"> & {
 export declare const GuestConfigSchema: GenMessage<GuestConfig>;
 
 /**
+ * @generated from message sandbar.node.v1.ReserveSandboxRequest
+ */
+export declare type ReserveSandboxRequest = Message<"sandbar.node.v1.ReserveSandboxRequest"> & {
+  /**
+   * @generated from field: string template_id = 1;
+   */
+  templateId: string;
+
+  /**
+   * @generated from field: string build_id = 2;
+   */
+  buildId: string;
+
+  /**
+   * @generated from field: sandbar.node.v1.RootFs root_fs = 3;
+   */
+  rootFs?: RootFs | undefined;
+
+  /**
+   * @generated from field: sandbar.node.v1.Resources resources = 4;
+   */
+  resources?: Resources | undefined;
+
+  /**
+   * @generated from field: string runtime = 5;
+   */
+  runtime: string;
+
+  /**
+   * @generated from field: string snapshot_id = 6;
+   */
+  snapshotId: string;
+};
+
+/**
+ * Describes the message sandbar.node.v1.ReserveSandboxRequest.
+ * Use `create(ReserveSandboxRequestSchema)` to create a new message.
+ */
+export declare const ReserveSandboxRequestSchema: GenMessage<ReserveSandboxRequest>;
+
+/**
+ * @generated from message sandbar.node.v1.ReserveSandboxResponse
+ */
+export declare type ReserveSandboxResponse = Message<"sandbar.node.v1.ReserveSandboxResponse"> & {
+  /**
+   * Empty: none is ready.
+   *
+   * @generated from field: string sandbox_id = 1;
+   */
+  sandboxId: string;
+};
+
+/**
+ * Describes the message sandbar.node.v1.ReserveSandboxResponse.
+ * Use `create(ReserveSandboxResponseSchema)` to create a new message.
+ */
+export declare const ReserveSandboxResponseSchema: GenMessage<ReserveSandboxResponse>;
+
+/**
  * @generated from message sandbar.node.v1.CreateSandboxRequest
  */
 export declare type CreateSandboxRequest = Message<"sandbar.node.v1.CreateSandboxRequest"> & {
@@ -613,7 +672,17 @@ export declare const NodeSandboxStateSchema: GenEnum<NodeSandboxState>;
  */
 export declare const NodeService: GenService<{
   /**
-   * Boots (or takes from the warm pool) a sandbox. Fails without leaving anything behind.
+   * Sets aside a sandbox that is booted already, for a CreateSandbox under its id. One that is not taken up is removed at the next start.
+   *
+   * @generated from rpc sandbar.node.v1.NodeService.ReserveSandbox
+   */
+  reserveSandbox: {
+    methodKind: "unary";
+    input: typeof ReserveSandboxRequestSchema;
+    output: typeof ReserveSandboxResponseSchema;
+  },
+  /**
+   * Boots a sandbox, or hands over the one reserved under its id. Fails without leaving anything behind.
    *
    * @generated from rpc sandbar.node.v1.NodeService.CreateSandbox
    */

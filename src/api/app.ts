@@ -2,15 +2,26 @@ import cors from '@fastify/cors';
 import fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../core/config.ts';
 import type { Log } from '../core/log.ts';
+import type { SandboxEventStore } from '../db/sandbox-event-store.ts';
+import type { SandboxLogStore } from '../db/sandbox-log-store.ts';
+import type { Metrics } from '../events/metrics.ts';
 import type { Sandboxes } from '../sandboxes/contract.ts';
+import type { Snapshots } from '../sandboxes/snapshots.ts';
 import type { Teams } from '../teams/teams.ts';
+import type { TemplateRemoval } from '../templates/removal.ts';
 import { authentication } from './auth.ts';
 import { answerErrors, answerFrameworkError, pathOf } from './errors.ts';
+import { serveEvents } from './events.ts';
 import { serveHealth } from './health.ts';
+import { serveMetrics } from './metrics.ts';
 import { collectOpenApi, serveOpenApi } from './openapi.ts';
 import { parseRequests } from './request-parsing.ts';
+import { serveLifecycle } from './sandbox-lifecycle.ts';
+import { serveSandboxLogs } from './sandbox-logs.ts';
 import { serveSandboxes } from './sandboxes.ts';
+import { serveSnapshots } from './snapshots.ts';
 import { serveTeams } from './teams.ts';
+import { serveTemplateRemoval } from './template-removal.ts';
 import { serveTemplates, type TemplateReader } from './templates.ts';
 import type { TypeBoxTypeProvider } from './typebox-provider.ts';
 
@@ -18,6 +29,11 @@ export interface ApiDependencies {
   sandboxes: Sandboxes;
   templates: TemplateReader;
   teams: Pick<Teams, 'authenticateKey' | 'authenticateToken' | 'createKey' | 'listKeys' | 'renameKey' | 'revokeKey'>;
+  snapshots: Pick<Snapshots, 'create' | 'list'>;
+  removal: Pick<TemplateRemoval, 'remove'>;
+  events: Pick<SandboxEventStore, 'list'>;
+  logs: Pick<SandboxLogStore, 'list' | 'has'>;
+  metrics: Pick<Metrics, 'range' | 'latest'>;
   config: Pick<Config, 'maxTimeoutSeconds'>;
   log: Log;
 }
@@ -36,7 +52,8 @@ const EXPOSED_HEADERS = [
 ];
 
 /** The control plane. It does not listen: the gateway hands it requests (`await app.ready()`, then `app.routing`). */
-export function buildApi({ sandboxes, templates, teams, config, log }: ApiDependencies): FastifyInstance {
+export function buildApi(parts: ApiDependencies): FastifyInstance {
+  const { sandboxes, templates, teams, config, log } = parts;
   const app = fastify({
     logger: false,
     bodyLimit: BODY_LIMIT_BYTES,
@@ -58,7 +75,13 @@ export function buildApi({ sandboxes, templates, teams, config, log }: ApiDepend
     const routes = scope.withTypeProvider<TypeBoxTypeProvider>();
     serveHealth(routes);
     serveSandboxes(routes, { sandboxes, templates, config, auth });
+    serveLifecycle(routes, { sandboxes, config, auth });
+    serveSnapshots(routes, { snapshots: parts.snapshots, auth });
+    serveSandboxLogs(routes, { logs: parts.logs, sandboxes, auth });
+    serveMetrics(routes, { metrics: parts.metrics, sandboxes, auth });
+    serveEvents(routes, { events: parts.events, auth });
     serveTemplates(routes, { templates, auth });
+    serveTemplateRemoval(routes, { removal: parts.removal, auth });
     serveTeams(routes, { teams, auth });
     serveOpenApi(routes);
   });

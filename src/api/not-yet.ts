@@ -6,8 +6,6 @@ import { NewNetwork, type NewSandbox } from './sandbox-schemas.ts';
  * rule its maker asked for is worse than none. A line goes when its option works.
  */
 const notYet: { option: string; isUsed: (body: NewSandbox) => boolean }[] = [
-  { option: 'autoPause', isUsed: (body) => body.autoPause === true },
-  { option: 'autoResume', isUsed: (body) => body.autoResume?.enabled === true },
   { option: 'allow_internet_access: false', isUsed: (body) => body.allow_internet_access === false },
   { option: 'network.allowOut', isUsed: (body) => isFilled(body.network?.allowOut) },
   { option: 'network.denyOut', isUsed: (body) => isFilled(body.network?.denyOut) },

@@ -47,7 +47,15 @@ describe('templates', () => {
     expect(await call('GET', '/templates/aliases/a%20b')).toMatchObject({ status: 400, body: { code: 400 } });
     expect(await call('GET', '/templates/aliases/base:v9')).toMatchObject({ status: 404 });
     await database.insertInto('teams').values({ id: 't2', name: 'x', slug: 'x', createdAt: 0 }).execute();
-    const row = { createdAt: 0, updatedAt: 0, createdBy: null, lastSpawnedAt: null, spawnCount: 0, buildCount: 0 };
+    const row = {
+      kind: 'template' as const,
+      createdAt: 0,
+      updatedAt: 0,
+      createdBy: null,
+      lastSpawnedAt: null,
+      spawnCount: 0,
+      buildCount: 0,
+    };
     await templates.insert({ ...row, id: 'private', teamId: 't2', public: false });
     expect(await call('GET', '/templates/aliases/private')).toMatchObject({ status: 403, body: { code: 403 } });
     expect(await call('GET', '/templates/private')).toMatchObject({ status: 404, body: { code: 404 } });

@@ -5,20 +5,31 @@ import type { Config, RuntimeName } from '../core/config.ts';
 import { SandbarError } from '../core/errors.ts';
 import { Log } from '../core/log.ts';
 import { type Database, openDatabase } from '../db/database.ts';
+import { HistoryStore } from '../db/history-store.ts';
+import { MetricStore } from '../db/metric-store.ts';
+import { SandboxEventStore } from '../db/sandbox-event-store.ts';
+import { SandboxLogStore } from '../db/sandbox-log-store.ts';
 import { SandboxStore } from '../db/sandbox-store.ts';
+import { SnapshotStore } from '../db/snapshot-store.ts';
 import { TeamStore } from '../db/team-store.ts';
 import { TemplateStore } from '../db/template-store.ts';
 import { createEnvdHandler } from '../envd/server.ts';
+import type { UsageSample } from '../events/contract.ts';
+import { History } from '../events/history.ts';
+import { Metrics } from '../events/metrics.ts';
+import { Sampler } from '../events/sampler.ts';
 import { createGateway } from '../gateway/gateway.ts';
 import { Listener } from '../gateway/listener.ts';
 import { localNodeClient } from '../node/client.ts';
 import { Node } from '../node/node.ts';
 import { SandboxProxy } from '../proxy/proxy.ts';
 import { SandboxService } from '../sandboxes/sandboxes.ts';
+import { Snapshots } from '../sandboxes/snapshots.ts';
 import { type Artifacts, locateArtifacts } from '../setup/artifacts.ts';
 import { ensureFirstTeam } from '../teams/first-start.ts';
 import { Teams } from '../teams/teams.ts';
 import { baseLayerName, registerBase } from '../templates/builtin.ts';
+import { TemplateRemoval } from '../templates/removal.ts';
 import { holdLock } from './state-lock.ts';
 import { welcomeText } from './welcome.ts';
 
@@ -44,23 +55,74 @@ export async function startService(config: Config): Promise<Service> {
     sandboxes: new SandboxStore(database),
     templates: new TemplateStore(database),
     teams: new TeamStore(database),
+    snapshots: new SnapshotStore(database),
+    history: new HistoryStore(database),
+    events: new SandboxEventStore(database),
+    logs: new SandboxLogStore(database),
   };
   const firstStart = await ensureFirstTeam(stores.teams, config);
   const teams = new Teams(stores.teams, log);
 
   const node = await startNode(config, artifacts, log);
   await registerBase(stores.templates, baseLayerName(artifacts.baseTemplate.key), config.diskSizeMb);
-  const sandboxes = new SandboxService({ config: { ...config, runtime }, ...stores, node: localNodeClient(node), log });
+  const nodeClient = localNodeClient(node);
+  const metrics = new Metrics(new MetricStore(database));
+  const sampler = new Sampler({ sandboxes: stores.sandboxes, usage: (id) => node.usage(id), metrics, log });
+  const history = new History({
+    store: stores.history,
+    events: stores.events,
+    logs: stores.logs,
+    teamOf: async (id) => (await stores.sandboxes.get(id))?.teamId,
+    onEvent: ({ type, teamId }) => {
+      if (type === 'sandbox.lifecycle.created') sampler.started(teamId);
+    },
+    log,
+  });
+  const sandboxes = new SandboxService({
+    config: { ...config, runtime },
+    ...stores,
+    node: nodeClient,
+    observer: history,
+    log,
+  });
   await sandboxes.start();
+  const snapshots = new Snapshots({
+    store: stores.snapshots,
+    templates: stores.templates,
+    sandboxes,
+    node: nodeClient,
+    observer: history,
+    log,
+  });
+  await snapshots.start();
+  history.start();
+  sampler.start();
+  const removal = new TemplateRemoval({ ...stores, node: nodeClient, log });
 
-  const api = buildApi({ sandboxes, templates: stores.templates, teams, config, log });
+  const api = buildApi({
+    sandboxes,
+    templates: stores.templates,
+    teams,
+    snapshots,
+    removal,
+    events: stores.events,
+    logs: stores.logs,
+    metrics,
+    config,
+    log,
+  });
   await api.ready();
   const proxy = new SandboxProxy({ dataPlane: node, log });
   const gateway = createGateway({
     domain: config.domain,
     controlPlane: (req, res) => api.routing(req as never, res as never),
     directory: sandboxes,
-    envd: createEnvdHandler({ directory: sandboxes, dataPlane: node, log }),
+    envd: createEnvdHandler({
+      directory: sandboxes,
+      dataPlane: node,
+      usage: async (row) => envdUsage((await sampler.measure(row)).sample),
+      log,
+    }),
     proxy,
     log,
   });
@@ -84,7 +146,17 @@ export async function startService(config: Config): Promise<Service> {
       apiKey: firstStart.apiKey,
     }),
   );
-  return { port, stop: () => stopAll(listener, api, sandboxes, node, teams, database, lock) };
+  const observers = [sampler, history];
+  return { port, stop: () => stopAll(listener, api, sandboxes, observers, node, teams, database, lock) };
+}
+
+function envdUsage(sample: UsageSample) {
+  return {
+    cpuUsedPct: sample.cpuUsedPct,
+    memoryTotalBytes: sample.memTotal,
+    memoryUsedBytes: sample.memUsed,
+    memoryCacheBytes: sample.memCache,
+  };
 }
 
 async function startNode(config: Config, artifacts: Artifacts, log: Log): Promise<Node> {
@@ -92,6 +164,7 @@ async function startNode(config: Config, artifacts: Artifacts, log: Log): Promis
     {
       stateDir: config.stateDir,
       networkRange: config.networkRange,
+      warmPool: config.warmPool,
       programs: {
         agent: artifacts.agent,
         hostHelper: artifacts.hostHelper,
@@ -119,6 +192,7 @@ async function stopAll(
   listener: Listener,
   api: FastifyInstance,
   sandboxes: SandboxService,
+  observers: { stop(): Promise<void> }[],
   node: Node,
   teams: Teams,
   database: Database,
@@ -127,6 +201,7 @@ async function stopAll(
   await listener.stop(STOP_GRACE_MS);
   await api.close();
   await sandboxes.stop();
+  for (const observer of observers) await observer.stop();
   await node.stop();
   await teams.stop();
   await database.destroy();

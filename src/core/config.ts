@@ -24,6 +24,8 @@ export interface Config {
   maxSandboxes: number;
   /** Longest life of one run of a sandbox. */
   maxTimeoutSeconds: number;
+  /** Most sandboxes kept booted ahead for one template build. */
+  warmPool: number;
   /** Size of a sandbox's writable disk where its template names none. */
   diskSizeMb: number;
   logLevel: 'debug' | 'info' | 'warn' | 'error';
@@ -79,6 +81,12 @@ export const settings = {
     fallback: '24',
     help: 'longest life of one run of a sandbox',
   },
+  warmPool: {
+    env: 'SANDBAR_WARM_POOL',
+    flag: 'warm-pool',
+    fallback: '8',
+    help: 'sandboxes kept booted ahead for each template build in use, 0 for none',
+  },
   diskSizeMb: {
     env: 'SANDBAR_DISK_SIZE_MB',
     flag: 'disk-size-mb',
@@ -130,6 +138,7 @@ export function loadConfig(env: NodeJS.ProcessEnv, flags: Record<string, string 
     networkRange: text('networkRange'),
     maxSandboxes: integer('maxSandboxes', 1, 1_000_000),
     maxTimeoutSeconds: integer('maxTimeout', 1, 24 * 365) * 3600,
+    warmPool: integer('warmPool', 0, 1000),
     diskSizeMb: integer('diskSizeMb', 64, 16 * 1024 * 1024),
     logLevel: choice('logLevel', ['debug', 'info', 'warn', 'error']),
   };

@@ -58,16 +58,36 @@ export class ClientGone extends Error {
   }
 }
 
-/** Aborts when the client leaves before it has the whole answer. */
-export function departure(res: HttpResponse): AbortSignal {
+/**
+ * Aborts when the client leaves before it has the whole answer, or when what the answer comes from ends. Made by hand instead of with
+ * AbortSignal.any, since the lifetime outlives a million requests and must not remember one of them.
+ */
+export function departure(res: HttpResponse, lifetime?: AbortSignal): AbortSignal {
   const controller = new AbortController();
-  if (isGone(res)) controller.abort(new ClientGone());
-  else {
-    res.once('close', () => {
-      if (!res.writableFinished) controller.abort(new ClientGone());
-    });
+  if (lifetime?.aborted || isGone(res)) {
+    controller.abort(lifetime?.aborted ? lifetime.reason : new ClientGone());
+    return controller.signal;
   }
+  const end = () => controller.abort(lifetime?.reason);
+  lifetime?.addEventListener('abort', end, { once: true });
+  res.once('close', () => {
+    lifetime?.removeEventListener('abort', end);
+    const whole = 'stream' in res ? res.writableEnded : res.writableFinished;
+    if (!whole) controller.abort(new ClientGone());
+  });
   return controller.signal;
+}
+
+/** The body of a request. Unlike the request's own iterator it can be left early without cutting the connection, so that an answer can still be given. */
+export function bodyOf(req: HttpRequest): AsyncIterable<Buffer> {
+  return req.iterator({ destroyOnReturn: false });
+}
+
+/** Takes the rest of a body that nobody wants off the wire: a client that is still sending reads no answer. */
+export function discardBody(req: HttpRequest): void {
+  if (req.readableEnded || req.destroyed) return;
+  req.on('error', () => undefined);
+  req.resume();
 }
 
 function isGone(res: HttpResponse): boolean {

@@ -20,12 +20,6 @@ export class SandboxEventStore {
     this.#db = db;
   }
 
-  async insert(rows: readonly SandboxEventRow[]): Promise<void> {
-    if (rows.length === 0) return;
-    const stored = rows.map((row) => sandboxEventColumns.encode(row));
-    await this.#db.insertInto('sandboxEvents').values(stored).execute();
-  }
-
   async list(query: SandboxEventQuery): Promise<SandboxEventRow[]> {
     const order = query.ascending ? 'asc' : 'desc';
     let page = this.#db.selectFrom('sandboxEvents').selectAll().where('teamId', '=', query.teamId);

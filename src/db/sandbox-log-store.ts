@@ -23,16 +23,6 @@ export class SandboxLogStore {
     this.#db = db;
   }
 
-  /** A line whose sandbox and time are there already is passed over. */
-  async insert(rows: readonly SandboxLogRow[]): Promise<void> {
-    if (rows.length === 0) return;
-    await this.#db
-      .insertInto('sandboxLogs')
-      .values(rows.map((row) => sandboxLogColumns.encode(row)))
-      .onConflict((conflict) => conflict.columns(['sandboxId', 'createdAt']).doNothing())
-      .execute();
-  }
-
   async list(query: SandboxLogQuery): Promise<SandboxLogRow[]> {
     const forward = query.direction === 'forward';
     let lines = this.#db
@@ -60,18 +50,6 @@ export class SandboxLogStore {
       .limit(1)
       .executeTakeFirst();
     return line !== undefined;
-  }
-
-  /** The time of a sandbox's newest line; 0 when it has none. */
-  async newest(sandboxId: string): Promise<number> {
-    const line = await this.#db
-      .selectFrom('sandboxLogs')
-      .select('createdAt')
-      .where('sandboxId', '=', sandboxId)
-      .orderBy('createdAt', 'desc')
-      .limit(1)
-      .executeTakeFirst();
-    return line?.createdAt ?? 0;
   }
 
   /** Keeps only the newest `most` lines of a sandbox. */

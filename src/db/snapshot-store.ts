@@ -1,7 +1,8 @@
-import { sql } from 'kysely';
+import { sql, type Transaction } from 'kysely';
+import { SandbarError } from '../core/errors.ts';
 import { newTemplateId, newUuid } from '../core/ids.ts';
 import type { Database } from './database.ts';
-import type { TeamRow, TemplateBuildRow, TemplateRow } from './schema.ts';
+import type { Schema, TeamRow, TemplateBuildRow, TemplateRow } from './schema.ts';
 import * as queries from './template-queries.ts';
 import { DEFAULT_TAG, type TemplateReference } from './template-reference.ts';
 import type { BuildContent } from './template-store.ts';
@@ -51,13 +52,7 @@ export class SnapshotStore {
   /** Writes a snapshot whose image exists: into the team's template of that name, or into a new one. */
   insert({ team, name, sourceSandboxId, content, now }: NewSnapshot): Promise<SnapshotRow> {
     return this.#db.transaction().execute(async (transaction) => {
-      const known = name && (await queries.findByAlias(transaction, team.slug, name.name));
-      const templateId = known?.id ?? newTemplateId();
-      if (known === undefined) {
-        await queries.insertTemplate(transaction, snapshotTemplate(templateId, team.id, now));
-        if (name !== undefined)
-          await queries.insertAlias(transaction, { namespace: team.slug, alias: name.name, templateId, createdAt: now });
-      }
+      const templateId = await ensureTemplate(transaction, team, name?.name, now);
       const build: TemplateBuildRow = {
         ...content,
         id: newUuid(),
@@ -167,6 +162,27 @@ export class SnapshotStore {
       return { images: builds.flatMap(({ snapshotId }) => snapshotId ?? []) };
     });
   }
+}
+
+/** The team's template of that name, made where there is none. */
+async function ensureTemplate(
+  transaction: Transaction<Schema>,
+  team: NewSnapshot['team'],
+  alias: string | undefined,
+  now: number,
+): Promise<string> {
+  const known = alias === undefined ? undefined : await queries.findByAlias(transaction, team.slug, alias);
+  if (known !== undefined) return known.id;
+  const id = newTemplateId();
+  await queries.insertTemplate(transaction, snapshotTemplate(id, team.id, now));
+  if (alias === undefined) return id;
+  const first = await queries.insertAlias(transaction, { namespace: team.slug, alias, templateId: id, createdAt: now });
+  if (first) return id;
+  // Another replica took the name at the same time: the snapshot goes into its template.
+  await transaction.deleteFrom('templates').where('id', '=', id).execute();
+  const theirs = await queries.findByAlias(transaction, team.slug, alias);
+  if (theirs === undefined) throw new SandbarError('conflict', `template name '${alias}' was taken and is gone`);
+  return theirs.id;
 }
 
 function snapshotTemplate(id: string, teamId: string, now: number): TemplateRow {

@@ -1,6 +1,6 @@
 import { isAgentError } from '../agent/errors.ts';
 import { SandbarError } from '../core/errors.ts';
-import { type HttpRequest, type HttpResponse, sendJson } from '../core/http.ts';
+import { bodyOf, type HttpRequest, type HttpResponse, sendJson } from '../core/http.ts';
 import type { SandboxCall } from './context.ts';
 import { commonFileError } from './rest-error.ts';
 
@@ -54,7 +54,7 @@ export function parseComposeRequest(text: string): ComposeRequest {
 async function readBody(req: HttpRequest): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of req) {
+  for await (const chunk of bodyOf(req)) {
     size += chunk.length;
     if (size > MAX_BODY_BYTES) throw new SandbarError('invalid', `request body is larger than ${MAX_BODY_BYTES} bytes`);
     chunks.push(chunk);

@@ -1,7 +1,7 @@
 import { type ConnectRouter, createConnectRouter, createContextValues } from '@connectrpc/connect';
 import type { UniversalServerResponse } from '@connectrpc/connect/protocol';
 import { compressionGzip, universalRequestFromNodeRequest } from '@connectrpc/connect-node';
-import { ClientGone, type HttpRequest, type HttpResponse, writeChunk, writeHead } from '../core/http.ts';
+import { bodyOf, ClientGone, type HttpRequest, type HttpResponse, writeChunk, writeHead } from '../core/http.ts';
 import { type SandboxCall, sandboxCallKey } from './context.ts';
 
 export interface ConnectLimits {
@@ -38,7 +38,7 @@ export function createConnectHandler(routes: (router: ConnectRouter) => void, li
     if (handler === undefined) return undefined;
     return async (call, res) => {
       const values = createContextValues().set(sandboxCallKey, call);
-      const request = universalRequestFromNodeRequest(req, res, undefined, values);
+      const request = { ...universalRequestFromNodeRequest(req, res, undefined, values), body: bodyOf(req) };
       capTimeout(request.header);
       await respond(await handler(request), res);
     };

@@ -1,7 +1,7 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import path from 'node:path';
 import { Readable } from 'node:stream';
-import { constants, createGzip } from 'node:zlib';
+import { constants, createGzip, gzipSync } from 'node:zlib';
 import type { OpenedRead } from '../agent/contract.ts';
 import { AgentError } from '../agent/errors.ts';
 import { SandbarError } from '../core/errors.ts';
@@ -24,6 +24,7 @@ import { commonFileError } from './rest-error.ts';
 
 /** Larger files are sent as they are where the client takes that: to compress them costs more time than it saves. */
 const MAX_GZIP_BYTES = 4 * 1024 * 1024;
+const SMALL_BYTES = 64 * 1024;
 /** A file that says it is empty may not be: those of /proc. They are read to their end, up to this. */
 const MAX_UNSIZED_BYTES = 16 * 1024 * 1024;
 
@@ -97,30 +98,50 @@ async function sendStored(call: SandboxCall, file: OpenedRead, req: HttpRequest,
     return;
   }
   const { start, end } = range === 'all' ? { start: 0, end: file.size } : range;
-  const type = contentTypeByName(path.posix.basename(file.path)) ?? (await sniff(call, file));
-  writeHead(res, range === 'all' ? 200 : 206, {
-    ...headers,
-    'content-type': type,
-    'content-length': end - start,
-    ...(range !== 'all' && { 'content-range': `bytes ${start}-${end - 1}/${file.size}` }),
-  });
-  let sent = 0;
-  for await (const piece of readFileRange(call.agent, file.handle, start, end, call.gone)) {
-    await writeChunk(res, piece);
-    sent += piece.length;
+  const pieces = readFileRange(call.agent, file.handle, start, end, call.gone);
+  try {
+    const first = await pieces.next();
+    const head = start === 0 && !first.done ? first.value : undefined;
+    writeHead(res, range === 'all' ? 200 : 206, {
+      ...headers,
+      'content-type': contentTypeByName(path.posix.basename(file.path)) ?? (await sniff(call, file, head)),
+      'content-length': end - start,
+      ...(range !== 'all' && { 'content-range': `bytes ${start}-${end - 1}/${file.size}` }),
+    });
+    let sent = 0;
+    for (let piece = first; !piece.done; piece = await pieces.next()) {
+      await writeChunk(res, piece.value);
+      sent += piece.value.length;
+    }
+    if (sent !== end - start)
+      throw new SandbarError('internal', `file '${file.path}' became shorter while it was sent`);
+    res.end();
+  } finally {
+    await pieces.return(undefined);
   }
-  if (sent !== end - start) throw new SandbarError('internal', `file '${file.path}' became shorter while it was sent`);
-  res.end();
 }
 
 async function sendCompressed(call: SandboxCall, file: OpenedRead, res: HttpResponse): Promise<void> {
-  const gzip = createGzip({ level: constants.Z_BEST_SPEED });
-  const source = Readable.from(readFileRange(call.agent, file.handle, 0, file.size, call.gone), { objectMode: false });
-  source.on('error', (error) => gzip.destroy(error));
   const type = contentTypeByName(path.posix.basename(file.path)) ?? 'application/octet-stream';
-  writeHead(res, 200, { ...baseHeaders(file), 'content-type': type, 'content-encoding': 'gzip' });
-  for await (const piece of source.pipe(gzip)) await writeChunk(res, piece);
-  res.end();
+  const headers = { ...baseHeaders(file), 'content-type': type, 'content-encoding': 'gzip' };
+  const pieces = readFileRange(call.agent, file.handle, 0, file.size, call.gone);
+  // A small file is not worth a stream and a thread.
+  if (file.size <= SMALL_BYTES) {
+    const body = gzipSync(Buffer.concat(await Array.fromAsync(pieces)), { level: constants.Z_BEST_SPEED });
+    writeHead(res, 200, headers);
+    res.end(body);
+    return;
+  }
+  const source = Readable.from(pieces, { objectMode: false });
+  const gzip = createGzip({ level: constants.Z_BEST_SPEED });
+  source.on('error', (error) => gzip.destroy(error));
+  try {
+    writeHead(res, 200, headers);
+    for await (const piece of source.pipe(gzip)) await writeChunk(res, piece);
+    res.end();
+  } finally {
+    source.destroy();
+  }
 }
 
 async function sendUnsized(call: SandboxCall, file: OpenedRead, res: HttpResponse): Promise<void> {
@@ -132,10 +153,12 @@ async function sendUnsized(call: SandboxCall, file: OpenedRead, res: HttpRespons
   res.end(body);
 }
 
-async function sniff(call: SandboxCall, file: OpenedRead): Promise<string> {
-  const pieces: Buffer[] = [];
-  for await (const piece of call.agent.readAt(file.handle, 0, SNIFF_BYTES, call.gone)) pieces.push(piece);
-  return sniffContentType(Buffer.concat(pieces));
+/** The type by content: by its beginning, which is asked for where it is not at hand. */
+async function sniff(call: SandboxCall, file: OpenedRead, head: Buffer | undefined): Promise<string> {
+  if (head !== undefined && head.length >= Math.min(SNIFF_BYTES, file.size)) return sniffContentType(head);
+  return sniffContentType(
+    Buffer.concat(await Array.fromAsync(call.agent.readAt(file.handle, 0, SNIFF_BYTES, call.gone))),
+  );
 }
 
 function baseHeaders(file: OpenedRead): OutgoingHttpHeaders {

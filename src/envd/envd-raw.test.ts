@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -306,6 +307,63 @@ describe.skipIf(agentMissing !== undefined)('the wire', { timeout: 20_000 }, () 
       const none = new FormData();
       none.append('other', 'x');
       expect(await (await server.fetch('/files', { method: 'POST', body: none })).json()).toEqual([]);
+    });
+
+    test('an answer comes also while the client is still sending', async () => {
+      mkdirSync(at('busy'), { recursive: true });
+      let left = 20;
+      const pieces = new ReadableStream({
+        pull(controller) {
+          controller.enqueue(new Uint8Array(1024 * 1024));
+          if (--left === 0) controller.close();
+        },
+      });
+      const res = await server.fetch(fileUrl('busy'), {
+        method: 'POST',
+        headers: octets,
+        body: pieces,
+        duplex: 'half',
+      } as RequestInit);
+      expect(res.status).toBe(400);
+    });
+
+    test('a full disk is 507 and the service goes on', async () => {
+      mkdirSync(at('small'));
+      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', at('small')]);
+      try {
+        const res = await post(fileUrl('small/full'), Buffer.alloc(3 * 1024 * 1024));
+        const [status, message] = await messageOf(res);
+        expect(status).toBe(507);
+        expect(message).toMatch(/^not enough disk space available/);
+        writeFileSync(at('compose-a'), Buffer.alloc(2 * 1024 * 1024));
+        const joined = await server.fetch('/files/compose', {
+          method: 'POST',
+          headers: json,
+          body: JSON.stringify({ source_paths: [at('compose-a')], destination: at('small/joined') }),
+        });
+        expect(joined.status).toBe(507);
+        expect(statSync(at('compose-a')).size).toBe(2 * 1024 * 1024);
+      } finally {
+        execFileSync('umount', [at('small')]);
+      }
+    });
+
+    test('a client that leaves in the middle of an upload is no event', async () => {
+      const leaving = new AbortController();
+      const endless = new ReadableStream({
+        pull: (controller) => controller.enqueue(new Uint8Array(256 * 1024)),
+      });
+      const sending = server.fetch(fileUrl('left'), {
+        method: 'POST',
+        headers: octets,
+        body: endless,
+        duplex: 'half',
+        signal: leaving.signal,
+      } as RequestInit);
+      setTimeout(() => leaving.abort(), 200);
+      await expect(sending).rejects.toThrow();
+      expect((await post(fileUrl('left'), 'again')).status).toBe(200);
+      expect(readFileSync(at('left'), 'utf8')).toBe('again');
     });
 
     test('what is wrong is said', async () => {
@@ -652,6 +710,37 @@ describe.skipIf(agentMissing !== undefined)('the wire', { timeout: 20_000 }, () 
       await rpc('process.Process/SendSignal', { process: { pid }, signal: 'SIGNAL_SIGKILL' });
     });
 
+    test('a subscriber that is slow for longer than the agent waits for one is not forgotten', {
+      timeout: 40_000,
+    }, async () => {
+      const total = 30_000_000;
+      const res = await start(`head -c ${total} /dev/zero`);
+      const reading = frames(res.body!);
+      await reading.next();
+      await new Promise((resolve) => setTimeout(resolve, 13_000));
+      let bytes = 0;
+      for await (const { message } of reading) {
+        const { data } = (message.event ?? {}) as { data?: { stdout?: string } };
+        bytes += Buffer.from(data?.stdout ?? '', 'base64').length;
+      }
+      expect(bytes).toBe(total);
+    });
+
+    test('a hundred processes at once, no byte lost', { timeout: 60_000 }, async () => {
+      const results = await Promise.all(
+        Array.from({ length: 100 }, async (_, index) => {
+          const seen = await allFrames(
+            await start(`for i in 1 2 3 4 5; do head -c 20000 /dev/zero; echo ${index}; sleep 0.05; done`),
+          );
+          return [textOf(seen, 'stdout').length, seen.at(-2)?.message];
+        }),
+      );
+      for (const [index, [length, end]] of results.entries()) {
+        expect(length).toBe(5 * (20_000 + 1 + String(index).length));
+        expect(end).toEqual({ event: { end: { exited: true, status: 'exit status 0' } } });
+      }
+    });
+
     test('a subscriber that does not read holds back its own process, and loses nothing', async () => {
       const total = 40_000_000;
       const leaving = new AbortController();
@@ -725,6 +814,26 @@ describe.skipIf(agentMissing !== undefined)('the wire', { timeout: 20_000 }, () 
         (await send({ ...streaming, 'connect-timeout-ms': 'soon' }, new Uint8Array(frame({})), 'process.Process/Start'))
           .status,
       ).toBe(200);
+      expect((await rpc('filesystem.Filesystem/Stat', { path: '/' })).status).toBe(200);
+    });
+
+    test('a message that is too large and does not say so is refused too', async () => {
+      for (const [method, headers, first] of [
+        ['filesystem.Filesystem/Stat', json, '{"path":"'],
+        ['process.Process/Start', streaming, '\0\0\x20\0\0'],
+      ] as const) {
+        let sent = 0;
+        const body = new ReadableStream({
+          start: (controller) => controller.enqueue(Buffer.from(first, 'latin1')),
+          pull(controller) {
+            controller.enqueue(Buffer.alloc(64 * 1024, 'x'));
+            sent += 64 * 1024;
+            if (sent > 8 * 1024 * 1024) controller.close();
+          },
+        });
+        const res = await server.fetch(`/${method}`, { method: 'POST', headers, body, duplex: 'half' } as RequestInit);
+        expect(await res.text()).toContain('resource_exhausted');
+      }
       expect((await rpc('filesystem.Filesystem/Stat', { path: '/' })).status).toBe(200);
     });
 

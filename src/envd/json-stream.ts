@@ -8,6 +8,7 @@ import {
 } from '@connectrpc/connect';
 import { endStreamFlag, endStreamToJson } from '@connectrpc/connect/protocol-connect';
 import {
+  bodyOf,
   ClientGone,
   departure,
   type HttpRequest,
@@ -99,7 +100,7 @@ function contextOf<I extends DescMessage>(
 async function readFrame(req: HttpRequest, readMaxBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of req as AsyncIterable<Buffer>) {
+  for await (const chunk of bodyOf(req)) {
     chunks.push(chunk);
     size += chunk.length;
     if (size > readMaxBytes + FRAME_HEADER_BYTES) throw tooLarge(readMaxBytes);

@@ -2,7 +2,7 @@ import { Filesystem } from '../../proto/gen/filesystem_pb.js';
 import { Process } from '../../proto/gen/process_pb.js';
 import type { Agent } from '../agent/contract.ts';
 import { SandbarError } from '../core/errors.ts';
-import { abortResponse, departure, type HttpRequest, type HttpResponse, sendJson } from '../core/http.ts';
+import { abortResponse, departure, discardBody, type HttpRequest, type HttpResponse, sendJson } from '../core/http.ts';
 import type { Log } from '../core/log.ts';
 import { endWithSandbox } from '../core/sandbox-answers.ts';
 import type { DataPlane } from '../node/contract.ts';
@@ -29,7 +29,7 @@ export interface EnvdOptions {
   dataPlane: DataPlane;
   log: Log;
   /** What a sandbox uses, as the machine counts it; without it /metrics tells what can be seen from inside. */
-  usage?: (sandboxId: string) => Promise<SandboxUsage>;
+  usage?: (row: SandboxRow) => Promise<SandboxUsage>;
   /** Largest message of a Connect request. */
   readMaxBytes?: number;
 }
@@ -73,12 +73,14 @@ export function createEnvdHandler(options: EnvdOptions): EnvdHandler {
     const { agent, lifetime } = present;
     lifetime.addEventListener('abort', cut, { once: true });
     res.once('close', () => lifetime.removeEventListener('abort', cut));
-    const gone = AbortSignal.any([lifetime, departure(res)]);
-    route(options, connect, { row, agent, gone }, req, res).catch((error: unknown) => {
-      if (lifetime.aborted) cut();
-      else if (res.headersSent) abortResponse(res);
-      else sendRestError(res, error, log);
-    });
+    const gone = departure(res, lifetime);
+    route(options, connect, { row, agent, gone }, req, res)
+      .catch((error: unknown) => {
+        if (lifetime.aborted) cut();
+        else if (res.headersSent) abortResponse(res);
+        else if (!gone.aborted) sendRestError(res, error, log);
+      })
+      .finally(() => discardBody(req));
   };
 }
 
@@ -89,8 +91,8 @@ async function route(
   req: HttpRequest,
   res: HttpResponse,
 ): Promise<void> {
-  const url = new URL(req.url ?? '/', 'http://sandbox');
-  const path = url.pathname;
+  const [path, search] = splitUrl(req.url ?? '/');
+  const query = new URLSearchParams(search);
   const reserved = internalPathAnswer(path);
   if (reserved) return sendJson(res, 404, reserved);
   const { row } = sandbox;
@@ -100,16 +102,11 @@ async function route(
     case 'GET /health':
       return sendHealth(res);
     case 'GET /files':
-      requireTokenOrSignature(row, req, url.searchParams, 'read');
-      return download(callFor(url.searchParams.get('username') ?? ''), url.searchParams.get('path') ?? '', req, res);
+      requireTokenOrSignature(row, req, query, 'read');
+      return download(callFor(query.get('username') ?? ''), query.get('path') ?? '', req, res);
     case 'POST /files':
-      requireTokenOrSignature(row, req, url.searchParams, 'write');
-      return upload(
-        callFor(url.searchParams.get('username') ?? ''),
-        url.searchParams.get('path') ?? undefined,
-        req,
-        res,
-      );
+      requireTokenOrSignature(row, req, query, 'write');
+      return upload(callFor(query.get('username') ?? ''), query.get('path') ?? undefined, req, res);
   }
 
   requireToken(row, req);
@@ -122,13 +119,19 @@ async function route(
       return sendEnvs(row, res);
     case 'GET /metrics': {
       const call = callFor('');
-      const usage = options.usage ? await options.usage(row.id) : await usageFromInside(call);
+      const usage = options.usage ? await options.usage(row) : await usageFromInside(call);
       return sendMetrics(call, usage, res);
     }
   }
   const known = ['/health', '/files', '/files/compose', '/envs', '/metrics'].includes(path);
   if (known) return sendJson(res, 405, { code: 405, message: `method ${req.method} is not allowed for ${path}` });
   sendJson(res, 404, { code: 404, message: `path '${path}' not found` });
+}
+
+/** Path and query of a request line. Not by `URL`, to which two slashes at the beginning are a host. */
+function splitUrl(url: string): [path: string, search: string] {
+  const mark = url.indexOf('?');
+  return mark < 0 ? [url, ''] : [url.slice(0, mark), url.slice(mark + 1)];
 }
 
 /** The way into a sandbox; undefined when it has just gone from this machine. */

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { AgentError, isAgentError } from '../agent/errors.ts';
 import { errnoOf, messageOf, SandbarError } from '../core/errors.ts';
-import { type HttpRequest, type HttpResponse, headerOf, sendJson } from '../core/http.ts';
+import { bodyOf, type HttpRequest, type HttpResponse, headerOf, sendJson } from '../core/http.ts';
 import type { SandboxCall } from './context.ts';
 import { writeFile } from './file-transfer.ts';
 import { metadataFromHeaders } from './metadata-headers.ts';
@@ -109,7 +109,7 @@ async function store(
 /** The body with its content coding taken off. */
 function decodedBody(req: HttpRequest): AsyncIterable<Buffer> {
   const coding = (headerOf(req.headers, 'content-encoding') ?? 'identity').trim().toLowerCase();
-  if (coding === 'identity' || coding === '') return req;
+  if (coding === 'identity' || coding === '') return bodyOf(req);
   if (coding !== 'gzip') throw new SandbarError('invalid', `unsupported content encoding: ${coding}`);
   return gunzipped(req);
 }

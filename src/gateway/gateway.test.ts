@@ -492,3 +492,23 @@ test('a connection that stops in the middle of its first word does not keep the 
   expect((await fetch(`http://127.0.0.1:${port}/`)).status).toBe(200);
   socket.destroy();
 });
+
+test('a paused sandbox that wants it is woken by traffic, but only by those who may come in', async () => {
+  port = await startGateway({
+    state: 'paused',
+    autoResume: true,
+    trafficAccessToken: 'secret',
+    envdAccessToken: 'token',
+  });
+  const inner = await program((_req, res) => res.end('awake'));
+  const stranger = await ask(inner.port);
+  expect(stranger.res.statusCode).toBe(403);
+  expect(JSON.parse(stranger.body).message).toMatch(/^This sandbox can't be resumed with the credentials provided/);
+  expect((await ask(49983, { path: '/health' })).res.statusCode).toBe(403);
+  const preflight = await ask(49983, { method: 'OPTIONS', path: '/process.Process/Start' });
+  expect(preflight.res.statusCode).toBe(204);
+  expect(sandbox.wakes).toBe(0);
+  const friend = await ask(inner.port, { headers: { 'e2b-traffic-access-token': 'secret' } });
+  expect(friend.body).toBe('awake');
+  expect(sandbox.wakes).toBe(1);
+});

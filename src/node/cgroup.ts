@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import path from 'node:path';
@@ -57,7 +57,7 @@ export class ControlGroups {
       await mkdir(directory, { recursive: true });
       if (this.version === 'v2') await enableControllers(directory);
       // A v1 cpuset is born empty, and nothing can join it until it has cpus and memory nodes.
-      else if (controller === 'cpuset') await inheritCpuset(mount, directory);
+      else if (controller === 'cpuset') inheritCpuset(mount, directory);
     }
   }
 
@@ -118,31 +118,37 @@ export class ControlGroup {
     return [...new Set(this.#directories.values())].map((directory) => path.join(directory, 'cgroup.procs'));
   }
 
-  async create(limits: GroupLimits, cpuList: string | undefined): Promise<void> {
-    for (const directory of new Set(this.#directories.values())) await mkdir(directory, { recursive: true });
+  /**
+   * Makes the group. By calls that block: the files are the kernel's own memory, and a turn through the thread pool for each
+   * takes a hundred times as long as the write.
+   */
+  create(limits: GroupLimits, cpuList: string | undefined): void {
+    for (const directory of new Set(this.#directories.values())) mkdirSync(directory, { recursive: true });
     const cpuset = this.#directories.get('cpuset');
-    if (this.#version === 'v1' && cpuset !== undefined) await inheritCpuset(path.dirname(cpuset), cpuset);
-    if (cpuList !== undefined) await this.#write('cpuset', 'cpuset.cpus', cpuList);
+    if (this.#version === 'v1' && cpuset !== undefined) inheritCpuset(path.dirname(cpuset), cpuset);
+    if (cpuList !== undefined) this.#write('cpuset', 'cpuset.cpus', cpuList);
     const quota = String(limits.cpuCount * CPU_PERIOD_USEC);
-    if (this.#version === 'v2') await this.#write('cpu', 'cpu.max', `${quota} ${CPU_PERIOD_USEC}`);
-    else await this.#write('cpu', 'cpu.cfs_quota_us', quota);
-    await this.#write('pids', 'pids.max', String(limits.pidsMax));
-    await this.setMemory(limits.memoryBytes, 0);
+    if (this.#version === 'v2') this.#write('cpu', 'cpu.max', `${quota} ${CPU_PERIOD_USEC}`);
+    else this.#write('cpu', 'cpu.cfs_quota_us', quota);
+    this.#write('pids', 'pids.max', String(limits.pidsMax));
+    this.setMemory(limits.memoryBytes, 0);
   }
 
   /**
    * Sets the memory limit. With `headroomBytes` the group stalls at the limit and is given time to help itself before the kernel
    * would kill: in v2 by memory.high below memory.max, in v1 by a group that waits instead of killing (see `stalled`).
    */
-  async setMemory(limitBytes: number, headroomBytes: number): Promise<void> {
+  setMemory(limitBytes: number, headroomBytes: number): void {
     if (this.#version === 'v2') {
-      await this.#write('memory', 'memory.max', String(limitBytes + headroomBytes));
-      await this.#write('memory', 'memory.high', headroomBytes > 0 ? String(limitBytes) : 'max');
-      await this.#write('memory', 'memory.swap.max', '0').catch(() => undefined);
+      this.#write('memory', 'memory.max', String(limitBytes + headroomBytes));
+      this.#write('memory', 'memory.high', headroomBytes > 0 ? String(limitBytes) : 'max');
+      // Absent where the kernel has no swap accounting.
+      if (existsSync(path.join(this.#directory('memory'), 'memory.swap.max')))
+        this.#write('memory', 'memory.swap.max', '0');
       return;
     }
-    await this.#write('memory', 'memory.limit_in_bytes', String(limitBytes));
-    if (headroomBytes > 0) await this.#write('memory', 'memory.oom_control', '1');
+    this.#write('memory', 'memory.limit_in_bytes', String(limitBytes));
+    if (headroomBytes > 0) this.#write('memory', 'memory.oom_control', '1');
   }
 
   /** Whether the group stands at its memory limit and waits for memory. */
@@ -235,7 +241,7 @@ export class ControlGroup {
     const giveUpAt = Date.now() + KILL_WAIT_MS;
     for (let waitMs = 1; ; waitMs = Math.min(waitMs * 2, 20)) {
       // A v1 freezer that meets a forking process stays FREEZING until it is asked again.
-      await this.#write('freezer', file, value);
+      this.#write('freezer', file, value);
       if (reached.test(await this.#read('freezer', stateFile))) return;
       if (Date.now() > giveUpAt) throw new SandbarError('internal', `control group did not become ${value}`);
       await delay(waitMs);
@@ -252,8 +258,8 @@ export class ControlGroup {
     return readFile(path.join(this.#directory(controller), file), 'utf8');
   }
 
-  #write(controller: Controller, file: string, value: string): Promise<void> {
-    return writeFile(path.join(this.#directory(controller), file), value);
+  #write(controller: Controller, file: string, value: string): void {
+    writeFileSync(path.join(this.#directory(controller), file), value);
   }
 }
 
@@ -299,9 +305,9 @@ async function enableControllers(directory: string): Promise<void> {
     await writeFile(path.join(directory, 'cgroup.subtree_control'), `+${controller}`).catch(() => undefined);
 }
 
-async function inheritCpuset(parent: string, directory: string): Promise<void> {
+function inheritCpuset(parent: string, directory: string): void {
   for (const file of ['cpuset.cpus', 'cpuset.mems'])
-    await writeFile(path.join(directory, file), (await readFile(path.join(parent, file), 'utf8')).trim());
+    writeFileSync(path.join(directory, file), readFileSync(path.join(parent, file), 'utf8').trim());
 }
 
 /** rmdir of a group, which the kernel refuses for a moment after its last process has gone. */

@@ -64,6 +64,11 @@ export class HostHelper {
     return this.#ask('unmount', target);
   }
 
+  /** Copies a file, its holes kept. */
+  copyFile(source: string, target: string): Promise<void> {
+    return this.#ask('copy', source, target);
+  }
+
   syncFilesystem(directory: string): Promise<void> {
     return this.#ask('sync', directory);
   }

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AgentClient } from '../agent/client.ts';
+import type { DiskUse } from '../agent/contract.ts';
 import { SandbarError } from '../core/errors.ts';
 import type { ControlGroup } from './cgroup.ts';
 import { connectTcp } from './network/connect.ts';
@@ -9,6 +10,10 @@ import type { SandboxRecord } from './record.ts';
 export const AGENT_PORT = 49_981;
 
 const AGENT_WAIT_MS = 30_000;
+/** A sandbox that ran less than this has done nothing. */
+const IDLE_USEC = 10_000;
+const DISK_ANSWER_MS = 60_000;
+const DISK_TIMEOUT_MS = 5_000;
 /** A first packet that comes before the sandbox's network is up is lost, and the kernel would repeat it only after a second. */
 const ATTEMPT_MS = 100;
 
@@ -21,6 +26,7 @@ export class LiveSandbox {
   /** Its files on this machine. */
   readonly directory: string;
   #lifetime = new AbortController();
+  #disk: { use: DiskUse; at: number; cpuUsec: number } | undefined;
   /** Held still: its processes do not run. */
   frozen = false;
   /** Set once an end is on its way that was asked for, so that the end of its process is no news. */
@@ -63,6 +69,19 @@ export class LiveSandbox {
         await delay(waitMs);
       }
     }
+  }
+
+  /**
+   * What its disk holds. Asking costs the sandbox a wake-up, and one that has not run since the last answer cannot have written: then that
+   * answer stands. `cpuUsec` is the time it has run so far.
+   */
+  async diskUse(cpuUsec: number): Promise<DiskUse> {
+    const last = this.#disk;
+    if (last !== undefined && cpuUsec - last.cpuUsec < IDLE_USEC && Date.now() - last.at < DISK_ANSWER_MS) return last.use;
+    const use = await this.agent.disk('/', AbortSignal.timeout(DISK_TIMEOUT_MS));
+    // The answer itself took some of its time.
+    this.#disk = { use, at: Date.now(), cpuUsec: (await this.group.usage()).cpuUsec };
+    return use;
   }
 
   /** Cuts every stream that hangs on the sandbox, which itself goes on, or will. */

@@ -10,6 +10,7 @@ import { WritableDisks } from './disk/writable-disks.ts';
 import { HostHelper } from './host-helper.ts';
 import type { Layout } from './layout.ts';
 import { LiveSandbox } from './live-sandbox.ts';
+import { OPEN_POLICY } from './network/policy.ts';
 import { NetworkSlots } from './network/slots.ts';
 import type { Records, SandboxRecord } from './record.ts';
 import { ContainerRuntime, IDS_PER_SANDBOX } from './runtime/container.ts';
@@ -91,7 +92,8 @@ export class Machine {
     const { cpuCount, memoryMb, pidsMax, diskSizeMb } = record.resources;
     const group = this.groups.group(record.id);
     await this.#records.write(record);
-    await group.create(
+    await this.slots.setPolicy(slot.index, record.id, record.network ?? OPEN_POLICY);
+    group.create(
       { cpuCount, memoryBytes: memoryMb * MIB, pidsMax: runtime.hostPids(pidsMax) },
       this.groups.pickCpus(cpuCount),
     );
@@ -118,7 +120,7 @@ export class Machine {
     try {
       // The limit seen inside was read at boot; what the runtime itself needs comes on top of it.
       const headroom = runtime.name === 'gvisor' ? STALL_HEADROOM_BYTES : 0;
-      await group.setMemory(memoryMb * MIB + runtime.memoryOverheadBytes, headroom);
+      group.setMemory(memoryMb * MIB + runtime.memoryOverheadBytes, headroom);
       await this.#setUpInside(sandbox, source, signal);
       return sandbox;
     } catch (error) {

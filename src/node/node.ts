@@ -5,7 +5,7 @@ import type { Duplex } from 'node:stream';
 import { AgentError } from '../agent/errors.ts';
 import type { RuntimeName } from '../core/config.ts';
 import { errnoOf, messageOf, SandbarError } from '../core/errors.ts';
-import { randomHex } from '../core/ids.ts';
+import { newSandboxId, randomHex } from '../core/ids.ts';
 import { KeyedQueue } from '../core/keyed-queue.ts';
 import type { Log } from '../core/log.ts';
 import type { DataPlane } from './contract.ts';
@@ -15,15 +15,19 @@ import { Layout } from './layout.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { Machine, type Programs } from './machine.ts';
 import { connectTcp } from './network/connect.ts';
+import { OPEN_POLICY } from './network/policy.ts';
 import { type GuestConfig, Records, type Resources, type SandboxRecord } from './record.ts';
 import { Relief, type ReliefEvent } from './relief.ts';
 import type { BootSource } from './runtime/contract.ts';
 import { Suspension } from './suspension.ts';
+import { type WarmKind, WarmPool } from './warm-pool.ts';
 
 export interface NodeOptions {
   stateDir: string;
   networkRange: string | undefined;
   programs: Programs;
+  /** Most sandboxes kept ready for one template build; 0 keeps none. */
+  warmPool: number;
 }
 
 export interface CreateOnNode {
@@ -65,6 +69,9 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
   readonly #machine: Machine;
   readonly #relief: Relief;
   readonly #suspension: Suspension;
+  readonly #pool: WarmPool;
+  /** Sandboxes that are up and belong to nobody yet. */
+  readonly #pooled = new Set<string>();
   /** Sandboxes that are up, held ones included. */
   readonly #live = new Map<string, LiveSandbox>();
   /** Paused sandboxes, whether they are held in memory or only on disk. */
@@ -80,6 +87,14 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     this.#records = new Records(this.#layout);
     this.#machine = new Machine(this.#layout, this.#records, options.programs, options.networkRange, log);
     this.#suspension = new Suspension(this.#machine, this.#records, this.#layout, log);
+    this.#pool = new WarmPool(
+      {
+        most: options.warmPool,
+        boot: (kind) => this.#bootAhead(kind),
+        discard: (sandboxId) => this.destroy(sandboxId),
+      },
+      log,
+    );
     this.#relief = new Relief(
       () => this.#live.values(),
       (event) => this.emit('relief', event),
@@ -109,15 +124,19 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     const dead: [string, SandboxRecord | undefined][] = [];
     for (const [id, record] of found) {
       const processes = await this.#machine.groups.group(id).processes();
-      if (record !== undefined && record.state !== 'booting' && record.pid !== 0 && processes.includes(record.pid))
-        alive.push(record);
+      if (record !== undefined && isKept(record) && processes.includes(record.pid)) alive.push(record);
       else dead.push([id, record]);
     }
-    await this.#machine.slots.start(alive.flatMap((record) => record.slot ?? []));
+    await this.#machine.slots.start(
+      alive.flatMap(({ id, slot, network = OPEN_POLICY }) =>
+        slot === undefined ? [] : [{ index: slot, sandboxId: id, policy: network }],
+      ),
+    );
     for (const record of alive) await this.#adopt(record);
     for (const [id, record] of dead) await this.#clearDead(id, record);
     await this.#clearStrays(new Set(found.keys()));
     this.#relief.start();
+    this.#pool.start();
     if (found.size > 0)
       this.#log.info('found sandboxes', { running: alive.length, paused: this.#paused.size, found: found.size });
   }
@@ -125,6 +144,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
   /** Lets go of the machine; sandboxes run on. */
   async stop(): Promise<void> {
     this.#stopping = true;
+    await this.#pool.stop();
     this.#suspension.stop();
     await this.#relief.stop();
     await this.#queue.idle();
@@ -134,8 +154,26 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     if (this.#live.size === 0) await this.#machine.groups.removeScope();
   }
 
-  create(request: CreateOnNode, signal?: AbortSignal): Promise<void> {
-    return this.#queue.run(request.sandboxId, () => this.#create(request, signal));
+  /** Sets a sandbox aside that is booted already, for a create under its id; undefined where none is ready. */
+  reserve(kind: WarmKind): string | undefined {
+    return this.#pool.take(kind);
+  }
+
+  /** Boots some of a kind ahead before anybody asks for one. */
+  expect(kind: WarmKind): void {
+    this.#pool.expect(kind);
+  }
+
+  /** Boots a sandbox, or hands over the one that was reserved under its id. Resolves to whether it was that. */
+  create(request: CreateOnNode, signal?: AbortSignal): Promise<boolean> {
+    return this.#queue.run(request.sandboxId, async () => {
+      if (this.#pooled.has(request.sandboxId)) {
+        await this.#handOver(request, signal);
+        return true;
+      }
+      await this.#pool.whileCreating(() => this.#create(request, 'running', signal));
+      return false;
+    });
   }
 
   /** Ends a sandbox and removes all of it. One that is not here is success. */
@@ -155,7 +193,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
   /** The sandboxes of this machine and what they are doing. */
   list(): Map<string, NodeSandboxState> {
     const states = new Map<string, NodeSandboxState>();
-    for (const id of this.#live.keys()) states.set(id, 'running');
+    for (const id of this.#live.keys()) if (!this.#pooled.has(id)) states.set(id, 'running');
     for (const id of this.#paused.keys()) states.set(id, 'paused');
     return states;
   }
@@ -191,9 +229,13 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
       record.guest = options.guest;
       const held = this.#live.get(sandboxId);
       if (held !== undefined && options.memory) {
-        await this.#suspension.release(held);
-        this.#paused.delete(sandboxId);
-        return { memory: true, detail: '' };
+        try {
+          await this.#suspension.release(held);
+          this.#paused.delete(sandboxId);
+          return { memory: true, detail: '' };
+        } catch (error) {
+          this.#log.error('a held sandbox does not go on', { sandbox: sandboxId, error: messageOf(error) });
+        }
       }
       const result = await this.#suspension.restore(record, held, options.memory, (sandbox) => this.#watch(sandbox));
       this.#live.set(sandboxId, result.sandbox);
@@ -223,8 +265,10 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
 
   async usage(sandboxId: string) {
     const sandbox = this.#get(sandboxId);
+    if (sandbox.frozen) throw new SandbarError('unavailable', `sandbox ${sandboxId} stands still`);
     const { memoryMb } = sandbox.record.resources;
-    const [use, disk] = await Promise.all([sandbox.group.usage(), sandbox.agent.disk('/', AbortSignal.timeout(5_000))]);
+    const use = await sandbox.group.usage();
+    const disk = await sandbox.diskUse(use.cpuUsec);
     return {
       cpuUsec: use.cpuUsec,
       pids: use.pids,
@@ -271,7 +315,29 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     return new Image(path.join(this.#layout.snapshotsDir, snapshotId));
   }
 
-  async #create(request: CreateOnNode, signal?: AbortSignal): Promise<void> {
+  async #bootAhead(kind: WarmKind): Promise<string> {
+    const sandboxId = newSandboxId();
+    await this.#queue.run(sandboxId, () =>
+      this.#create({ ...kind, sandboxId, guest: { env: {}, defaultUser: 'root', defaultWorkdir: '' } }, 'pooled'),
+    );
+    return sandboxId;
+  }
+
+  /** Makes a pooled sandbox somebody's. */
+  async #handOver(request: CreateOnNode, signal?: AbortSignal): Promise<void> {
+    const { record, agent } = this.#get(request.sandboxId);
+    record.guest = request.guest;
+    record.state = 'running';
+    try {
+      await Promise.all([this.#records.write(record), agent.configure(request.guest, signal)]);
+      this.#pooled.delete(request.sandboxId);
+    } catch (error) {
+      await this.#remove(record.id, record);
+      throw error;
+    }
+  }
+
+  async #create(request: CreateOnNode, state: 'running' | 'pooled', signal?: AbortSignal): Promise<void> {
     if (this.#stopping) throw new SandbarError('unavailable', 'the service is stopping');
     const origin = request.snapshotId === undefined ? undefined : this.#image(request.snapshotId);
     const image = await origin?.info();
@@ -302,8 +368,9 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
         (booted) => this.#watch(booted),
         signal,
       );
-      record.state = 'running';
+      record.state = state;
       await this.#records.write(record);
+      if (state === 'pooled') this.#pooled.add(record.id);
       this.#live.set(record.id, sandbox);
     } catch (error) {
       await this.#remove(record.id, record).catch((clearing) =>
@@ -346,12 +413,14 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
   async #ended(sandbox: LiveSandbox): Promise<void> {
     if (sandbox.ending || this.#stopping) return;
     if (this.#paused.has(sandbox.id)) return this.#dropHeld(sandbox);
+    this.#pool.lost(sandbox.id);
     sandbox.ending = true;
     sandbox.close('the sandbox ended');
+    const wasPooled = this.#pooled.has(sandbox.id);
     const exit = await this.#whyEnded(sandbox);
     this.#log.warn('a sandbox ended by itself', { sandbox: exit.sandboxId, reason: exit.reason, detail: exit.detail });
     await this.#queue.run(sandbox.id, () => this.#remove(sandbox.id, sandbox.record));
-    this.emit('exit', exit);
+    if (!wasPooled) this.emit('exit', exit);
   }
 
   async #whyEnded(sandbox: LiveSandbox): Promise<NodeExit> {
@@ -381,6 +450,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
   /** Removes everything of a sandbox. Safe to repeat. */
   async #remove(id: string, record: SandboxRecord | undefined): Promise<void> {
     this.#live.delete(id);
+    this.#pooled.delete(id);
     this.#paused.delete(id);
     this.#suspension.forget(id);
     await this.#machine.takeDown(id, record);
@@ -394,4 +464,9 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     for (const name of await readdir(this.#layout.snapshotsDir))
       await this.#image(name.replace(/\.(new|old)$/, '')).recover();
   }
+}
+
+/** Whether a sandbox is to be found again after a restart; one that was booting or belonged to nobody is not. */
+function isKept(record: SandboxRecord): boolean {
+  return (record.state === 'running' || record.state === 'paused') && record.pid !== 0;
 }

@@ -1,7 +1,9 @@
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { open, readdir, readFile, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { RuntimeName } from '../core/config.ts';
 import type { Layout } from './layout.ts';
+import type { NetworkPolicy } from './network/policy.ts';
 
 export interface Resources {
   cpuCount: number;
@@ -27,6 +29,8 @@ export interface SandboxRecord {
   layers: string[];
   resources: Resources;
   guest: GuestConfig;
+  /** What it may reach; undefined: everything. */
+  network?: NetworkPolicy;
   /** The agent program it was booted with. */
   agentFile: string;
   /** Index of the network slot; undefined while it has none. */
@@ -35,8 +39,8 @@ export interface SandboxRecord {
   secret: string;
   /** The process whose end is the end of the sandbox; 0 while there is none. */
   pid: number;
-  /** `booting` until it is up once; a paused one is held in memory, or kept on disk, or both. */
-  state: 'booting' | 'running' | 'paused';
+  /** `booting` until it is up once; `pooled` while it waits for somebody; a paused one is held in memory, or kept on disk, or both. */
+  state: 'booting' | 'pooled' | 'running' | 'paused';
   /** Set before it is held still, so that one that was caught in the middle is let go on. */
   held: boolean;
 }
@@ -51,14 +55,13 @@ export class Records {
 
   async write(record: SandboxRecord): Promise<void> {
     const directory = this.#layout.sandboxDir(record.id);
-    await mkdir(directory, { recursive: true, mode: 0o711 });
     const file = path.join(directory, 'record.json');
-    const handle = await open(`${file}.new`, 'w', 0o600);
-    await handle.writeFile(JSON.stringify(record));
+    // Small, and in the way of every create: blocking calls take a fraction of a turn through the thread pool.
+    mkdirSync(directory, { recursive: true, mode: 0o711 });
+    writeFileSync(`${file}.new`, JSON.stringify(record), { mode: 0o600 });
     // Paused ones must be found after a loss of power; for running ones that would end them anyhow, the cost is not worth it.
-    if (record.state === 'paused') await handle.sync();
-    await handle.close();
-    await rename(`${file}.new`, file);
+    if (record.state === 'paused') await syncFile(`${file}.new`);
+    renameSync(`${file}.new`, file);
   }
 
   /** Every sandbox directory with its record; undefined where it was made but its record never finished. */
@@ -78,5 +81,14 @@ export class Records {
     } catch {
       return undefined;
     }
+  }
+}
+
+async function syncFile(file: string): Promise<void> {
+  const handle = await open(file, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
   }
 }

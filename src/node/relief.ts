@@ -79,7 +79,7 @@ export class Relief {
   async #freeMemory(sandbox: LiveSandbox): Promise<void> {
     const limit = memoryLimit(sandbox);
     const { memoryMb } = sandbox.record.resources;
-    await sandbox.group.setMemory(limit + LOAN_BYTES, LOAN_BYTES);
+    sandbox.group.setMemory(limit + LOAN_BYTES, LOAN_BYTES);
     try {
       const killed = await sandbox.agent.relieve('memory', AbortSignal.timeout(RELIEF_TIMEOUT_MS));
       if (killed.pid !== 0)
@@ -90,8 +90,16 @@ export class Relief {
         );
       await delay(100);
     } finally {
+      this.#takeBack(sandbox, limit);
+    }
+  }
+
+  #takeBack(sandbox: LiveSandbox, limit: number): void {
+    try {
+      sandbox.group.setMemory(limit, LOAN_BYTES);
+    } catch (error) {
       // Refused while more is in use; the next round tries again.
-      await sandbox.group.setMemory(limit, LOAN_BYTES).catch(() => undefined);
+      this.#log.debug('a memory loan is not paid back yet', { sandbox: sandbox.id, error: messageOf(error) });
     }
   }
 

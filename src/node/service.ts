@@ -4,12 +4,14 @@ import {
   type GuestConfig as GuestMessage,
   NodeSandboxState,
   NodeService,
+  type ReserveSandboxRequest,
 } from '../../proto/gen/node_pb.js';
 import type { RuntimeName } from '../core/config.ts';
 import { SandbarError } from '../core/errors.ts';
 import type { CreateOnNode, Node, NodeExit } from './node.ts';
 import type { GuestConfig } from './record.ts';
 import type { ReliefEvent } from './relief.ts';
+import type { WarmKind } from './warm-pool.ts';
 
 /** The node behind proto/node.proto: the same in memory and over the network. */
 export function nodeRoutes(node: Node): (router: ConnectRouter) => void {
@@ -17,9 +19,9 @@ export function nodeRoutes(node: Node): (router: ConnectRouter) => void {
     router.service(NodeService, {
       createSandbox: (request, context) =>
         translated(async () => {
-          await node.create(toCreate(request), context.signal);
-          return { warm: false };
+          return { warm: await node.create(toCreate(request), context.signal) };
         }),
+      reserveSandbox: (request) => translated(async () => ({ sandboxId: node.reserve(toKind(request)) ?? '' })),
       destroySandbox: (request) =>
         translated(async () => {
           await node.destroy(request.sandboxId);
@@ -67,11 +69,14 @@ export function nodeRoutes(node: Node): (router: ConnectRouter) => void {
 }
 
 function toCreate(request: CreateSandboxRequest): CreateOnNode {
+  return { ...toKind(request), sandboxId: request.sandboxId, guest: toGuest(request.guest) };
+}
+
+function toKind(request: CreateSandboxRequest | ReserveSandboxRequest): WarmKind {
   const { resources, rootFs } = request;
   if (resources === undefined || rootFs === undefined)
     throw new SandbarError('invalid', 'resources and root_fs are required');
   return {
-    sandboxId: request.sandboxId,
     runtime: toRuntime(request.runtime),
     templateId: request.templateId,
     buildId: request.buildId,
@@ -82,7 +87,6 @@ function toCreate(request: CreateSandboxRequest): CreateOnNode {
       diskSizeMb: resources.diskSizeMb,
       pidsMax: resources.pidsMax,
     },
-    guest: toGuest(request.guest),
     ...(request.snapshotId !== '' && { snapshotId: request.snapshotId }),
   };
 }

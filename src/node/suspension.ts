@@ -11,6 +11,8 @@ import type { BootSource } from './runtime/contract.ts';
 
 /** How long a paused sandbox stays in memory beside its image, so that a resume within that time is only a thaw. */
 const HOLD_MS = 15_000;
+/** Within which a sandbox that was let go on must answer. */
+const THAW_TIMEOUT_MS = 20_000;
 /** Left free on the disk when a sandbox is written to it. */
 const SPARE_BYTES = 64 * 1024 * 1024;
 
@@ -57,7 +59,12 @@ export class Suspension {
       await this.#records.write(record);
     } catch (error) {
       record.state = 'running';
-      await this.undoPause(sandbox);
+      await this.undoPause(sandbox).catch((undoing) =>
+        this.#log.error('a sandbox that was not paused does not go on', {
+          sandbox: record.id,
+          error: messageOf(undoing),
+        }),
+      );
       throw new SandbarError('internal', `the sandbox could not be paused and runs on: ${messageOf(error)}`, {
         cause: error,
       });
@@ -78,16 +85,26 @@ export class Suspension {
     await this.#records.write(sandbox.record);
   }
 
-  /** Lets a held sandbox go on. */
+  /** Lets a held sandbox go on. On failure it is still paused, and its image as good as before. */
   async release(sandbox: LiveSandbox): Promise<void> {
+    const { record } = sandbox;
     this.forget(sandbox.id);
-    await this.#machine.runtime(sandbox.record.runtime).release(sandbox);
-    sandbox.frozen = false;
-    sandbox.agent.reopen();
-    sandbox.record.held = false;
-    sandbox.record.state = 'running';
-    await sandbox.agent.configure(guestOf(sandbox.record));
-    await this.#records.write(sandbox.record);
+    // Written first: one that is found like this is let go on, so that what it has done since is not thrown away for its image.
+    record.state = 'running';
+    await this.#records.write(record);
+    try {
+      await this.#machine.runtime(record.runtime).release(sandbox);
+      sandbox.frozen = false;
+      sandbox.agent.reopen();
+      await sandbox.agent.configure(guestOf(record), AbortSignal.timeout(THAW_TIMEOUT_MS));
+    } catch (error) {
+      sandbox.frozen = true;
+      record.state = 'paused';
+      await this.#records.write(record);
+      throw error;
+    }
+    record.held = false;
+    await this.#records.write(record);
   }
 
   /** Brings a paused sandbox back from disk, with its memory where that is wanted and can be had. */

@@ -7,6 +7,8 @@ const BATCH = 100;
 /** setTimeout's own limit is about 24 days; looking more often than needed is harmless. */
 const LONGEST_SLEEP_MS = 60_000;
 const RETRY_MS = 1_000;
+/** Before a deadline that could not be kept is tried again: a pause that fails costs the sandbox a moment each time. */
+const EXPIRE_RETRY_MS = 15_000;
 
 /** Ends (or pauses) sandboxes at their deadline. The deadlines are in the store, so that they hold after a restart. */
 export class Deadlines {
@@ -46,24 +48,33 @@ export class Deadlines {
     this.#wakeAt = Number.POSITIVE_INFINITY;
     let next = Date.now() + LONGEST_SLEEP_MS;
     try {
-      const overdue = await this.#store.expired(Date.now(), BATCH + this.#busy.size);
-      for (const row of overdue) {
-        if (this.#busy.has(row.id)) continue;
-        this.#busy.add(row.id);
-        void this.#expire(row)
-          .catch((error) => {
-            this.#log.error('a deadline could not be kept', { sandbox: row.id, error: messageOf(error) });
-            this.note(Date.now() + RETRY_MS);
-          })
-          .finally(() => this.#busy.delete(row.id));
-      }
-      // Those that are being ended are overdue still, and must not wake us again and again.
-      next = Math.min(next, overdue.length > this.#busy.size ? Date.now() : await this.#nextAfter(Date.now()));
+      const limit = BATCH + this.#busy.size;
+      const overdue = await this.#store.expired(Date.now(), limit);
+      // Those that are being ended are overdue still, and must not wake us again and again; when there are more, one that is done does.
+      const more = overdue.length === limit;
+      for (const row of overdue) if (!this.#busy.has(row.id)) void this.#end(row, more);
+      next = Math.min(next, await this.#nextAfter(Date.now()));
     } catch (error) {
       this.#log.error('deadlines cannot be read', { error: messageOf(error) });
       next = Date.now() + RETRY_MS;
     }
     this.note(next);
+  }
+
+  async #end(row: SandboxRow, more: boolean): Promise<void> {
+    this.#busy.add(row.id);
+    try {
+      await this.#expire(row);
+      this.#busy.delete(row.id);
+      if (more) this.note(Date.now());
+    } catch (error) {
+      this.#log.error('a deadline could not be kept', { sandbox: row.id, error: messageOf(error) });
+      const again = () => {
+        this.#busy.delete(row.id);
+        this.note(Date.now());
+      };
+      setTimeout(again, EXPIRE_RETRY_MS).unref();
+    }
   }
 
   async #nextAfter(now: number): Promise<number> {

@@ -2,7 +2,7 @@ import type { TemplateBuildRow } from '../db/schema.ts';
 import type { SandboxRow } from './contract.ts';
 
 /** Processes a sandbox may have at once. */
-export const PIDS_MAX = 1024;
+const PIDS_MAX = 1024;
 
 const FALLBACK = { defaultUser: 'user', defaultWorkdir: '/home/user' };
 
@@ -16,5 +16,21 @@ export function guestConfig(
     env: { ...row.envVars, E2B_SANDBOX: 'true', E2B_SANDBOX_ID: row.id, E2B_TEMPLATE_ID: row.templateId },
     defaultUser,
     defaultWorkdir: defaultWorkdir ?? '',
+  };
+}
+
+/** What a sandbox is booted from: the same for all that could stand in for each other. */
+export function bootKind(
+  row: Pick<SandboxRow, 'runtime' | 'templateId' | 'buildId' | 'cpuCount' | 'memoryMb' | 'diskSizeMb' | 'snapshotId'>,
+  build: Pick<TemplateBuildRow, 'layers'>,
+) {
+  const { runtime, templateId, buildId, cpuCount, memoryMb, diskSizeMb } = row;
+  return {
+    runtime,
+    templateId,
+    buildId,
+    rootFs: { layers: build.layers },
+    resources: { cpuCount, memoryMb, diskSizeMb, pidsMax: PIDS_MAX },
+    snapshotId: row.snapshotId ?? '',
   };
 }

@@ -3,6 +3,8 @@ import type { ResolvedTemplate } from '../db/template-store.ts';
 import type { CreateSandbox, SandboxRow } from './contract.ts';
 
 const TOKEN_BYTES = 32;
+/** Tokens that stay valid beside the present one: more resumes than a sandbox will see, and yet not without end. */
+const EARLIER_TOKENS = 1_000;
 
 /** The row of a sandbox that is about to be made. */
 export function newRow(
@@ -65,7 +67,8 @@ export function freshToken(
   row: Pick<SandboxRow, 'envdAccessToken' | 'earlierTokens'>,
 ): Pick<SandboxRow, 'envdAccessToken' | 'earlierTokens'> {
   if (row.envdAccessToken === null) return { envdAccessToken: null, earlierTokens: [] };
-  return { envdAccessToken: randomHex(TOKEN_BYTES), earlierTokens: [...row.earlierTokens, row.envdAccessToken] };
+  const earlierTokens = [...row.earlierTokens, row.envdAccessToken].slice(-EARLIER_TOKENS);
+  return { envdAccessToken: randomHex(TOKEN_BYTES), earlierTokens };
 }
 
 function newTokens(

@@ -3,9 +3,11 @@ import { messageOf, SandbarError, toSandbarError } from '../core/errors.ts';
 import { newSandboxId, newUuid } from '../core/ids.ts';
 import { KeyedQueue } from '../core/keyed-queue.ts';
 import type { Log } from '../core/log.ts';
-import type { SandboxStore } from '../db/sandbox-store.ts';
+import type { SandboxPatch, SandboxStore } from '../db/sandbox-store.ts';
+import type { TemplateBuildRow } from '../db/schema.ts';
 import type { TeamStore } from '../db/team-store.ts';
 import type { TemplateStore } from '../db/template-store.ts';
+import type { EndReason, LifecycleObserver } from '../events/contract.ts';
 import { fromNode, type NodeClient } from '../node/client.ts';
 import type {
   CreateSandbox,
@@ -18,7 +20,7 @@ import type {
   SandboxRow,
 } from './contract.ts';
 import { Deadlines } from './deadlines.ts';
-import { guestConfig, PIDS_MAX } from './guest-config.ts';
+import { bootKind, guestConfig } from './guest-config.ts';
 import { forkedRow, freshToken, newRow } from './new-row.ts';
 import { reconcile } from './reconcile.ts';
 
@@ -28,16 +30,16 @@ export interface SandboxServiceParts {
   templates: TemplateStore;
   teams: TeamStore;
   node: NodeClient;
+  observer: LifecycleObserver;
   log: Log;
 }
-
-/** Why a sandbox is ended. */
-type KillReason = 'user' | 'timeout';
 
 /** Copies of one sandbox that are brought up side by side. */
 const FORKS_AT_ONCE = 4;
 /** Shortest life that traffic gives to a sandbox it wakes. */
 const WAKE_SECONDS = 300;
+/** Between two attempts to clear away a sandbox that could not be. */
+const KILL_RETRY_MS = 5_000;
 
 /**
  * The life of sandboxes. A row is written before the machine is touched, so that after a crash it says what was half done; one queue
@@ -50,6 +52,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
   readonly #log: Log;
   readonly #queue = new KeyedQueue();
   readonly #deadlines: Deadlines;
+  readonly #observer: LifecycleObserver;
   readonly #stop = new AbortController();
 
   constructor(parts: SandboxServiceParts) {
@@ -57,13 +60,14 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     this.#store = parts.sandboxes;
     this.#node = parts.node;
     this.#log = parts.log;
+    this.#observer = parts.observer;
     this.#deadlines = new Deadlines(parts.sandboxes, (row) => this.#expire(row), parts.log);
   }
 
   /** Makes rows and machine agree after a restart, then keeps the deadlines. */
   async start(): Promise<void> {
     await this.#watchNode();
-    await reconcile(this.#store, this.#node, this.#log);
+    await reconcile({ ...this.#parts, store: this.#store });
     await this.#deadlines.start();
   }
 
@@ -77,8 +81,14 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     const team = await this.#parts.teams.getTeam(teamId);
     if (team === undefined) throw new SandbarError('unauthenticated', 'the team of this key is gone');
     const resolved = await this.#parts.templates.resolve(spec.templateRef, team);
-    const row = newRow(newSandboxId(), teamId, spec, resolved, this.#parts.config.runtime);
-    const running = await this.#insertAndBoot(row, signal);
+    const draft = newRow(newSandboxId(), teamId, spec, resolved, this.#parts.config.runtime);
+    const { sandboxId: reserved } = await this.#node.reserveSandbox(bootKind(draft, resolved.build));
+    const row = reserved === '' ? draft : { ...draft, id: reserved };
+    const running = await this.#insertAndBoot(row, resolved.build, signal).catch(async (error) => {
+      // Handed to nobody after all.
+      if (reserved !== '') await this.#node.destroySandbox({ sandboxId: reserved });
+      throw error;
+    });
     void this.#parts.templates
       .bumpSpawnCount(row.templateId, running.startedAt)
       .catch((error) => this.#log.warn('spawn count', { error: messageOf(error) }));
@@ -98,14 +108,21 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
 
   async kill(teamId: string, sandboxId: string): Promise<void> {
     await this.get(teamId, sandboxId);
-    await this.#kill(sandboxId, 'user');
+    await this.#queue.run(sandboxId, async () => {
+      const row = await this.get(teamId, sandboxId);
+      if (!(await this.#store.compareAndSetState(sandboxId, [row.state], 'killing'))) throw missing(sandboxId);
+      await this.#finishKill(row, 'user');
+    });
   }
 
   async setTimeout(teamId: string, sandboxId: string, seconds: number): Promise<void> {
     const row = await this.#running(teamId, sandboxId);
     const longest = this.#longestEnd(row);
     if (Date.now() > longest) throw new SandbarError('invalid', 'Max instance length exceeded');
-    await this.#setDeadline(row, Math.min(Date.now() + seconds * 1000, longest));
+    const endAt = Math.min(Date.now() + seconds * 1000, longest);
+    if (!(await this.#store.setDeadline(sandboxId, endAt))) throw missing(sandboxId);
+    this.#deadlines.note(endAt);
+    this.#observer.updated(row, { set_timeout: new Date(endAt).toISOString() });
   }
 
   async refresh(teamId: string, sandboxId: string, seconds: number): Promise<void> {
@@ -117,11 +134,14 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     sandboxId: string,
     options: ResumeOptions,
   ): Promise<{ row: SandboxRow; resumed: boolean }> {
+    const known = await this.#store.get(sandboxId);
+    if (known?.teamId === teamId && known.state === 'killing')
+      throw new SandbarError('conflict', `Sandbox ${sandboxId} is being killed`);
     await this.get(teamId, sandboxId);
     return this.#queue.run(sandboxId, async () => {
       const row = await this.get(teamId, sandboxId);
       if (row.state !== 'paused') return { row: await this.#extend(row, options.timeoutSeconds), resumed: false };
-      return { row: await this.#resume(row, options), resumed: true };
+      return { row: await this.#resume(row, options, 'user'), resumed: true };
     });
   }
 
@@ -133,7 +153,8 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       const now = await this.get(teamId, sandboxId);
       // Asked for twice at the same time: the other one did it.
       if (now.state === 'paused') return;
-      await this.#pause(now, options.memory);
+      if (!(await this.#store.compareAndSetState(sandboxId, ['running'], 'pausing'))) throw missing(sandboxId);
+      await this.#pause(now, options.memory, 'user');
     });
   }
 
@@ -146,15 +167,14 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     return this.#queue.run(sandboxId, async () => {
       const row = await this.get(teamId, sandboxId);
       if (row.state !== 'paused') throw new SandbarError('conflict', `Sandbox ${sandboxId} is already running`);
-      const token = freshToken(row);
       const { autoPause = row.autoPause } = options;
-      await this.#store.update(sandboxId, { ...token, autoPause });
-      return this.#resume({ ...row, ...token, autoPause }, options);
+      return this.#resume(row, options, 'user', { ...freshToken(row), autoPause });
     });
   }
 
   async writeSnapshot(teamId: string, sandboxId: string, snapshotId: string): Promise<SandboxRow> {
-    const row = await this.#running(teamId, sandboxId);
+    const row = await this.get(teamId, sandboxId);
+    if (row.state === 'paused') throw missing(sandboxId);
     await this.#snapshotting(row, () => this.#node.snapshotSandbox({ sandboxId, snapshotId }));
     return row;
   }
@@ -164,6 +184,9 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     sandboxId: string,
     options: { timeoutSeconds: number; count: number },
   ): Promise<ForkResult[]> {
+    const limit = this.#parts.config.maxSandboxes;
+    if (options.count >= limit)
+      throw new SandbarError('invalid', `count must be below the number of sandboxes you may run at once (${limit})`);
     const row = await this.get(teamId, sandboxId);
     if (row.state === 'paused')
       throw new SandbarError('conflict', `Sandbox '${sandboxId}' is paused and cannot be forked; resume it first`);
@@ -179,32 +202,29 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
   async lookup(sandboxId: string): Promise<SandboxRow | undefined> {
     const row = await this.#store.get(sandboxId);
     if (row === undefined || row.state === 'starting' || row.state === 'killing') return undefined;
-    if (row.state === 'running' || row.state === 'snapshotting') return row;
-    return row.autoResume && row.autoPauseMemory ? row : undefined;
+    // One that is being resumed is waited for, whoever asked for it.
+    if (row.state === 'running' || row.state === 'snapshotting' || row.state === 'resuming') return row;
+    return mayWake(row) ? row : undefined;
   }
 
   wake(sandboxId: string): Promise<SandboxRow> {
     return this.#queue.run(sandboxId, async () => {
       const row = await this.#store.get(sandboxId);
-      if (row === undefined) throw missing(sandboxId);
-      if (row.state !== 'paused') return row;
+      if (row?.state === 'running') return row;
+      if (row?.state !== 'paused' || !mayWake(row)) throw missing(sandboxId);
       const longest = this.#parts.config.maxTimeoutSeconds;
       const timeoutSeconds = Math.min(Math.max(WAKE_SECONDS, row.timeoutSeconds), longest);
-      return this.#resume(row, { timeoutSeconds, memory: true });
+      return this.#resume(row, { timeoutSeconds, memory: true }, 'traffic');
     });
   }
 
   /** Takes a place of the team, boots, and makes the row running. A failure leaves nothing. */
-  async #insertAndBoot(row: SandboxRow, signal?: AbortSignal): Promise<SandboxRow> {
+  async #insertAndBoot(row: SandboxRow, build: TemplateBuildRow, signal?: AbortSignal): Promise<SandboxRow> {
     const limit = this.#parts.config.maxSandboxes;
-    if (!(await this.#store.insertWithin(row, limit)))
-      throw new SandbarError(
-        'rate_limited',
-        `you have reached the maximum number of concurrent E2B sandboxes (${limit}). Kill some of them or raise SANDBAR_MAX_SANDBOXES.`,
-      );
+    if (!(await this.#store.insertWithin(row, limit))) throw limitReached(limit);
     return this.#queue.run(row.id, async () => {
       try {
-        await this.#boot(row, signal);
+        await this.#boot(row, build, signal);
       } catch (error) {
         await this.#store.delete(row.id);
         throw fromNode(error);
@@ -217,72 +237,94 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
         throw missing(row.id);
       }
       this.#deadlines.note(endAt);
-      return { ...row, state: 'running', startedAt, endAt };
+      const up: SandboxRow = { ...row, state: 'running', startedAt, endAt };
+      this.#observer.created(up);
+      return up;
     });
   }
 
-  async #boot(row: SandboxRow, signal?: AbortSignal): Promise<void> {
-    const build = await this.#parts.templates.getBuild(row.buildId);
-    if (build === undefined) throw new SandbarError('not_found', `build ${row.buildId} is gone`);
+  async #boot(row: SandboxRow, build: TemplateBuildRow, signal?: AbortSignal): Promise<void> {
     await this.#node.createSandbox(
-      {
-        sandboxId: row.id,
-        runtime: row.runtime,
-        templateId: row.templateId,
-        buildId: row.buildId,
-        rootFs: { layers: build.layers },
-        resources: { cpuCount: row.cpuCount, memoryMb: row.memoryMb, diskSizeMb: row.diskSizeMb, pidsMax: PIDS_MAX },
-        guest: guestConfig(row, build),
-        snapshotId: row.snapshotId ?? '',
-      },
+      { ...bootKind(row, build), sandboxId: row.id, guest: guestConfig(row, build) },
       { ...(signal !== undefined && { signal }) },
     );
   }
 
-  async #pause(row: SandboxRow, memory: boolean): Promise<void> {
-    if (!(await this.#store.compareAndSetState(row.id, ['running'], 'pausing'))) throw missing(row.id);
+  /** Writes down a sandbox whose row says `pausing` already. A failure leaves it running, and says why in its log. */
+  async #pause(row: SandboxRow, memory: boolean, by: 'user' | 'timeout'): Promise<void> {
     try {
       await this.#node.pauseSandbox({ sandboxId: row.id, memory });
-    } catch (error) {
+    } catch (thrown) {
+      const error = fromNode(thrown);
+      this.#observer.note(row.id, 'error', `sandbox not paused: ${error.message}`);
       await this.#store.compareAndSetState(row.id, ['pausing'], 'running');
-      throw fromNode(error);
+      this.#deadlines.note(row.endAt);
+      throw error;
     }
-    await this.#store.compareAndSetState(row.id, ['pausing'], 'paused', { endAt: Date.now() });
-    this.#log.info('sandbox paused', { sandbox: row.id, memory });
+    const paused = { endAt: Date.now(), memoryKept: memory };
+    await this.#store.compareAndSetState(row.id, ['pausing'], 'paused', paused);
+    this.#observer.paused({ ...row, ...paused, state: 'paused' }, { memory, by });
+    this.#log.info('sandbox paused', { sandbox: row.id, memory, by });
   }
 
-  async #resume(row: SandboxRow, options: ResumeOptions): Promise<SandboxRow> {
-    if (!(await this.#store.compareAndSetState(row.id, ['paused'], 'resuming'))) throw missing(row.id);
+  /**
+   * Brings a paused sandbox back. The row has its new deadline before the machine is asked, so that after a crash in between it is
+   * either paused still or running with the life it was given.
+   */
+  async #resume(
+    row: SandboxRow,
+    options: ResumeOptions,
+    by: 'user' | 'traffic',
+    change: SandboxPatch = {},
+  ): Promise<SandboxRow> {
+    const lifeMs = options.timeoutSeconds * 1000;
+    const begun = await this.#store.resumeWithin(row, this.#parts.config.maxSandboxes, {
+      ...change,
+      startedAt: Date.now(),
+      endAt: Date.now() + lifeMs,
+    });
+    if (begun === 'full') throw limitReached(this.#parts.config.maxSandboxes);
+    if (begun === 'not paused') throw missing(row.id);
+    let how: { memory: boolean; detail: string };
     try {
       const build = await this.#parts.templates.getBuild(row.buildId);
-      const { memory, detail } = await this.#node.resumeSandbox({
+      how = await this.#node.resumeSandbox({
         sandboxId: row.id,
         memory: options.memory,
         guest: guestConfig(row, build),
       });
-      this.#log.info('sandbox resumed', { sandbox: row.id, memory, detail });
-    } catch (error) {
-      await this.#store.compareAndSetState(row.id, ['resuming'], 'paused');
-      throw fromNode(error);
+    } catch (thrown) {
+      const error = fromNode(thrown);
+      this.#observer.note(row.id, 'error', `sandbox not resumed: ${error.message}`);
+      const { startedAt, endAt } = row;
+      await this.#store.compareAndSetState(row.id, ['resuming'], 'paused', { startedAt, endAt });
+      throw error;
     }
     const startedAt = Date.now();
-    const endAt = startedAt + options.timeoutSeconds * 1000;
+    const endAt = startedAt + lifeMs;
     await this.#store.compareAndSetState(row.id, ['resuming'], 'running', { startedAt, endAt });
     this.#deadlines.note(endAt);
-    return { ...row, state: 'running', startedAt, endAt };
+    const running: SandboxRow = { ...row, ...change, state: 'running', startedAt, endAt };
+    this.#observer.resumed(running, { memory: how.memory, detail: how.detail, by });
+    this.#log.info('sandbox resumed', { sandbox: row.id, memory: how.memory, detail: how.detail, by });
+    return running;
   }
 
   /** Something that stops a running sandbox for a moment, in its turn and with the row saying so. */
   #snapshotting<T>(row: SandboxRow, work: () => Promise<T>): Promise<T> {
     return this.#queue.run(row.id, async () => {
-      if (!(await this.#store.compareAndSetState(row.id, ['running'], 'snapshotting')))
-        throw new SandbarError('conflict', `Sandbox '${row.id}' cannot be snapshotted while in '${row.state}' state`);
+      if (!(await this.#store.compareAndSetState(row.id, ['running'], 'snapshotting'))) {
+        const { state } = await this.get(row.teamId, row.id);
+        throw new SandbarError('conflict', `Sandbox '${row.id}' cannot be snapshotted while in '${state}' state`);
+      }
       try {
         return await work();
       } catch (error) {
         throw fromNode(error);
       } finally {
         await this.#store.compareAndSetState(row.id, ['snapshotting'], 'running');
+        // Its deadline may have passed meanwhile, and nobody looks at one that is not running.
+        this.#deadlines.note(row.endAt);
       }
     });
   }
@@ -292,11 +334,13 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     snapshotId: string,
     { timeoutSeconds, count }: { timeoutSeconds: number; count: number },
   ): Promise<ForkResult[]> {
+    const build = await this.#parts.templates.getBuild(row.buildId);
+    if (build === undefined) throw new SandbarError('not_found', `build ${row.buildId} is gone`);
     const results: ForkResult[] = [];
     const next = async (index: number): Promise<void> => {
       if (index >= count) return;
       try {
-        const forked = await this.#insertAndBoot(forkedRow(newSandboxId(), row, snapshotId, timeoutSeconds));
+        const forked = await this.#insertAndBoot(forkedRow(newSandboxId(), row, snapshotId, timeoutSeconds), build);
         // The snapshot was for the boot alone and goes; the row must not point at it.
         await this.#store.update(forked.id, { snapshotId: null });
         results[index] = { row: { ...forked, snapshotId: null } };
@@ -322,35 +366,40 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
   /** Moves the deadline to now + seconds where that is later; never shortens. */
   async #extend(row: SandboxRow, seconds: number): Promise<SandboxRow> {
     const endAt = Math.min(Date.now() + seconds * 1000, this.#longestEnd(row));
-    return endAt > row.endAt ? this.#setDeadline(row, endAt) : row;
-  }
-
-  async #setDeadline(row: SandboxRow, endAt: number): Promise<SandboxRow> {
-    if (!(await this.#store.update(row.id, { endAt }))) throw missing(row.id);
+    if (!(await this.#store.extendDeadline(row.id, endAt))) throw missing(row.id);
     this.#deadlines.note(endAt);
-    return { ...row, endAt };
+    return { ...row, endAt: Math.max(row.endAt, endAt) };
   }
 
-  async #expire(overdue: SandboxRow): Promise<void> {
-    if (!overdue.autoPause) return this.#kill(overdue.id, 'timeout');
-    await this.#queue.run(overdue.id, async () => {
+  /** The deadline of a sandbox came. Does nothing if it was extended, paused or killed before this had its turn. */
+  #expire(overdue: SandboxRow): Promise<void> {
+    const next = overdue.autoPause ? 'pausing' : 'killing';
+    return this.#queue.run(overdue.id, async () => {
       const row = await this.#store.get(overdue.id);
-      // Extended, paused or killed while this waited for its turn.
-      if (row === undefined || row.state !== 'running' || row.endAt > Date.now()) return;
-      await this.#pause(row, row.autoPauseMemory);
+      if (row === undefined || !(await this.#store.compareAndSetExpired(row.id, Date.now(), next))) return;
+      if (next === 'pausing') await this.#pause(row, row.autoPauseMemory, 'timeout');
+      else await this.#finishKill(row, 'timeout');
     });
   }
 
-  #kill(sandboxId: string, reason: KillReason): Promise<void> {
-    return this.#queue.run(sandboxId, async () => {
-      const row = await this.#store.get(sandboxId);
-      if (row === undefined && reason === 'user') throw missing(sandboxId);
-      if (row === undefined || (reason === 'timeout' && row.endAt > Date.now())) return;
-      await this.#store.compareAndSetState(sandboxId, [row.state], 'killing');
+  /** Clears away a sandbox whose row says `killing` already: for the outside it is gone, and it is tried until it is. */
+  async #finishKill(row: SandboxRow, reason: EndReason): Promise<void> {
+    await this.#observer.killed(row, reason, '');
+    this.#log.info('sandbox killed', { sandbox: row.id, reason });
+    await this.#clearAway(row.id);
+  }
+
+  async #clearAway(sandboxId: string): Promise<void> {
+    try {
       await this.#node.destroySandbox({ sandboxId });
       await this.#store.delete(sandboxId);
-      this.#log.info('sandbox killed', { sandbox: sandboxId, reason });
-    });
+    } catch (error) {
+      this.#log.error('a killed sandbox cannot be cleared away yet', { sandbox: sandboxId, error: messageOf(error) });
+      const retry = () => void this.#queue.run(sandboxId, () => this.#clearAway(sandboxId));
+      const timer = setTimeout(retry, KILL_RETRY_MS);
+      timer.unref();
+      this.#stop.signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
+    }
   }
 
   /** Follows what happens on the machine by itself; resolves when it is being heard. */
@@ -359,7 +408,14 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     const follow = async () => {
       for await (const message of this.#node.watch({}, { signal: this.#stop.signal })) {
         resolve();
-        if (message.event.case === 'exit') await this.#ended(message.sandboxId, message.event.value);
+        const { sandboxId, event } = message;
+        // Not waited for: what one sandbox is busy with must not hold up the news of another.
+        if (event.case === 'exit')
+          void this.#ended(sandboxId, event.value).catch((error) =>
+            this.#log.error('an ended sandbox cannot be forgotten', { sandbox: sandboxId, error: messageOf(error) }),
+          );
+        if (event.case === 'relief')
+          this.#observer.note(sandboxId, 'warn', event.value.message, { kind: event.value.kind });
       }
     };
     follow().catch((error) => {
@@ -372,9 +428,23 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
   async #ended(sandboxId: string, { reason, detail }: { reason: string; detail: string }): Promise<void> {
     await this.#queue.run(sandboxId, async () => {
       this.#log.warn('sandbox ended', { sandbox: sandboxId, reason, detail });
+      const row = await this.#store.get(sandboxId);
+      if (row === undefined) return;
+      await this.#observer.killed(row, reason === 'oom' ? 'oom' : 'crash', detail);
       await this.#store.delete(sandboxId);
     });
   }
+}
+
+function mayWake(row: SandboxRow): boolean {
+  return row.autoResume && (row.state === 'pausing' || row.memoryKept);
+}
+
+function limitReached(limit: number): SandbarError {
+  return new SandbarError(
+    'rate_limited',
+    `you have reached the maximum number of concurrent E2B sandboxes (${limit}). Kill some of them or raise SANDBAR_MAX_SANDBOXES.`,
+  );
 }
 
 function missing(sandboxId: string): SandbarError {

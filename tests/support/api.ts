@@ -6,8 +6,16 @@ import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { buildApi } from '../../src/api/app.ts';
 import { Log } from '../../src/core/log.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
+import { HistoryStore } from '../../src/db/history-store.ts';
+import { MetricStore } from '../../src/db/metric-store.ts';
+import { SandboxEventStore } from '../../src/db/sandbox-event-store.ts';
+import { SandboxLogStore } from '../../src/db/sandbox-log-store.ts';
+import { SnapshotStore } from '../../src/db/snapshot-store.ts';
 import { TeamStore } from '../../src/db/team-store.ts';
 import { type BuildContent, TemplateStore } from '../../src/db/template-store.ts';
+import { History } from '../../src/events/history.ts';
+import { Metrics } from '../../src/events/metrics.ts';
+import type { NodeClient } from '../../src/node/client.ts';
 import type {
   CreateSandbox,
   ForkResult,
@@ -17,8 +25,10 @@ import type {
   Sandboxes,
   SandboxRow,
 } from '../../src/sandboxes/contract.ts';
+import { Snapshots } from '../../src/sandboxes/snapshots.ts';
 import { ensureFirstTeam } from '../../src/teams/first-start.ts';
 import { Teams } from '../../src/teams/teams.ts';
+import { TemplateRemoval } from '../../src/templates/removal.ts';
 
 // The control plane on a real store with sandboxes that only pretend: for the shapes of the wire. A test file that imports this
 // has one of its own; the variables are set anew before its tests.
@@ -154,7 +164,29 @@ afterAll(async () => {
 });
 
 export function serveWith(log: Log): void {
-  app = buildApi({ sandboxes, templates, teams, config: { maxTimeoutSeconds: 86_400 }, log });
+  const store = new SnapshotStore(database);
+  const node = { removeSnapshot: async () => ({}) } as unknown as NodeClient;
+  const logs = new SandboxLogStore(database);
+  const events = new SandboxEventStore(database);
+  const observer = new History({
+    store: new HistoryStore(database),
+    events,
+    logs,
+    teamOf: async () => teamId,
+    log,
+  });
+  app = buildApi({
+    sandboxes,
+    templates,
+    teams,
+    snapshots: new Snapshots({ store, templates, sandboxes, node, observer, log }),
+    removal: new TemplateRemoval({ templates, snapshots: store, node, log }),
+    events,
+    logs,
+    metrics: new Metrics(new MetricStore(database)),
+    config: { maxTimeoutSeconds: 86_400 },
+    log,
+  });
 }
 
 export async function call(

@@ -1,13 +1,9 @@
-import { rmSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { loadConfig } from '../../src/core/config.ts';
-import { Log } from '../../src/core/log.ts';
-import { Node } from '../../src/node/node.ts';
-import { locateArtifacts } from '../../src/setup/artifacts.ts';
+import { sweep } from './sweep.ts';
 
 // A process of its own, in a session of its own, that outlives a test run which is interrupted or killed: when its input ends without
-// the word that all is well, it ends the service of the state directory and everything that the service made.
+// the word that all is well, it ends the service of the state directory and removes everything that the service made.
 //
 // Lines it is told: `service <pid>` after every start of the service, `done` when the test has cleared up itself.
 
@@ -22,9 +18,8 @@ for await (const line of createInterface({ input: process.stdin })) {
 }
 if (!done) {
   if (servicePid !== undefined) await end(servicePid);
-  await removeEverything();
+  await sweep(stateDir);
 }
-process.exit(0);
 
 async function end(pid: number): Promise<void> {
   try {
@@ -36,14 +31,4 @@ async function end(pid: number): Promise<void> {
   } catch {
     // It is gone.
   }
-}
-
-async function removeEverything(): Promise<void> {
-  const { agent, hostHelper, runsc, crun } = locateArtifacts(loadConfig(process.env));
-  const programs = { agent, hostHelper, runsc: runsc?.path, crun };
-  const node = new Node({ stateDir, networkRange: undefined, programs }, new Log('error'));
-  await node.start();
-  for (const id of node.list().keys()) await node.destroy(id);
-  await node.stop();
-  rmSync(stateDir, { recursive: true, force: true });
 }

@@ -30,6 +30,7 @@ export async function startTestNode(): Promise<TestNode> {
       {
         stateDir,
         networkRange: undefined,
+        warmPool: 0,
         programs: {
           agent: artifacts.agent,
           hostHelper: artifacts.hostHelper,

@@ -77,6 +77,8 @@ export class TestService {
       SANDBAR_STATE_DIR: this.stateDir,
       SANDBAR_DOMAIN: this.domain,
       SANDBAR_API_KEY: this.apiKey,
+      // What a suite counts are the sandboxes it made itself; the pool has a suite of its own.
+      SANDBAR_WARM_POOL: '0',
       ...(options.databaseUrl !== undefined && { SANDBAR_DATABASE_URL: options.databaseUrl }),
       ...options.env,
     };
@@ -206,6 +208,8 @@ export class TestService {
         throw new Error(`the service left something behind: ${JSON.stringify(leftovers)}`);
       rmSync(this.stateDir, { recursive: true, force: true });
       this.#guard.stdin?.write('done\n');
+    } catch (error) {
+      throw new Error(`the service cannot be cleared away; it said at last:\n${this.output.slice(-3000)}`, { cause: error });
     } finally {
       const ended = once(this.#guard, 'exit');
       this.#guard.stdin?.end();

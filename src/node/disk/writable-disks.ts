@@ -1,5 +1,4 @@
-import { constants } from 'node:fs';
-import { copyFile, mkdir, open, rename, rm } from 'node:fs/promises';
+import { mkdir, open, rename, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { runCommand } from '../../core/command.ts';
 import { KeyedQueue } from '../../core/keyed-queue.ts';
@@ -22,12 +21,12 @@ export class WritableDisks {
 
   /** Makes an empty disk in a sandbox's directory. */
   async make(sandboxDirectory: string, sizeMb: number): Promise<void> {
-    await copySparse(await this.#empty(sizeMb), imageOf(sandboxDirectory));
+    await this.#helper.copyFile(await this.#empty(sizeMb), imageOf(sandboxDirectory));
   }
 
   /** Copies the disk of one directory into another. */
   async copy(from: string, to: string): Promise<void> {
-    await copySparse(imageOf(from), imageOf(to));
+    await this.#helper.copyFile(imageOf(from), imageOf(to));
   }
 
   /**
@@ -90,14 +89,5 @@ async function exists(file: string): Promise<boolean> {
     return true;
   } catch {
     return false;
-  }
-}
-
-/** A copy that stays sparse: shared blocks where the file system can, else cp's own search for holes. */
-async function copySparse(source: string, target: string): Promise<void> {
-  try {
-    await copyFile(source, target, constants.COPYFILE_FICLONE_FORCE);
-  } catch {
-    await runCommand('cp', ['--sparse=always', source, target]);
   }
 }

@@ -1,41 +1,54 @@
+import { randomInt } from 'node:crypto';
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
-import { readFileSync } from 'node:fs';
 import { createConnection, createServer, type Server, type Socket } from 'node:net';
 import type { Log } from '../../core/log.ts';
+import { questionOf, refusalOf } from './dns-message.ts';
+import { type NameServer, nameServers } from './name-servers.ts';
+import type { Occupants } from './occupants.ts';
 
 const QUERY_TIMEOUT_MS = 5_000;
 const MAX_PENDING = 4_096;
-const FALLBACK_SERVERS = ['8.8.8.8', '1.1.1.1'];
+const MAX_TCP_QUERY_BYTES = 4_096;
 
 interface Pending {
   client: { address: string; port: number };
   id: number;
+  server: NameServer;
   timer: NodeJS.Timeout;
+}
+
+export interface ResolverOptions {
+  /** Servers given by the operator; none: the machine's own. */
+  servers: readonly string[];
+  occupants: Occupants;
+  /** Hears of names that a sandbox asked for and may not have. */
+  denied: (guest: string, name: string) => void;
+  log: Log;
 }
 
 /**
  * Answers the sandboxes' DNS questions by asking the machine's own servers, so that names work in a sandbox wherever they work on the machine,
- * without the sandbox reaching those servers (which mostly have private addresses).
+ * without the sandbox reaching those servers (which mostly have private addresses). Where names rule, only those are answered: a question is
+ * also a way to tell somebody something.
  */
 export class Resolver {
-  readonly #log: Log;
+  readonly #options: ResolverOptions;
   readonly #pending = new Map<number, Pending>();
   #downstream: UdpSocket | undefined;
   #upstream: UdpSocket | undefined;
   #tcp: Server | undefined;
-  #nextId = 1;
   #nextServer = 0;
 
-  constructor(log: Log) {
-    this.#log = log;
+  constructor(options: ResolverOptions) {
+    this.#options = options;
   }
 
   /** Listens on the preferred port, or on another when it is taken; resolves to the port. */
   async start(preferredPort: number): Promise<number> {
     const port = await this.#listen(preferredPort).catch(() => this.#listen(0));
     const upstream = createSocket('udp4');
-    upstream.on('message', (message) => this.#answer(message));
-    upstream.on('error', (error) => this.#log.warn('resolver upstream', { error: error.message }));
+    upstream.on('message', (message, from) => this.#answer(message, from));
+    upstream.on('error', (error) => this.#options.log.warn('resolver upstream', { error: error.message }));
     this.#upstream = upstream;
     return port;
   }
@@ -55,7 +68,7 @@ export class Resolver {
       udp.bind(port, '0.0.0.0', resolve);
     });
     const bound = udp.address().port;
-    const tcp = createServer((socket) => this.#relayTcp(socket));
+    const tcp = createServer((socket) => this.#serveTcp(socket));
     await new Promise<void>((resolve, reject) => {
       tcp.once('error', reject);
       tcp.listen(bound, '0.0.0.0', resolve);
@@ -63,30 +76,46 @@ export class Resolver {
       udp.close();
       throw error;
     });
-    udp.on('error', (error) => this.#log.warn('resolver', { error: error.message }));
-    udp.on('message', (message, from) => this.#forward(message, from.address, from.port));
+    udp.on('error', (error) => this.#options.log.warn('resolver', { error: error.message }));
+    udp.on('message', (message, from) => this.#serve(message, from.address, from.port));
     this.#downstream = udp;
     this.#tcp = tcp;
     return bound;
   }
 
-  /** Passes a question on under an id of ours, since two sandboxes may use the same one. */
-  #forward(message: Buffer, address: string, port: number): void {
-    if (message.length < 12 || this.#pending.size >= MAX_PENDING) return;
-    let id = this.#nextId;
-    while (this.#pending.has(id)) id = (id + 1) & 0xffff;
-    this.#nextId = (id + 1) & 0xffff;
-    const timer = setTimeout(() => this.#pending.delete(id), QUERY_TIMEOUT_MS);
-    this.#pending.set(id, { client: { address, port }, id: message.readUInt16BE(0), timer });
-    const question = Buffer.from(message);
-    question.writeUInt16BE(id, 0);
-    this.#upstream?.send(question, 53, this.#server());
+  #serve(message: Buffer, address: string, port: number): void {
+    const verdict = this.#judge(message, address);
+    if (verdict === 'pass') this.#forward(message, address, port);
+    else if (verdict !== undefined) this.#downstream?.send(verdict, port, address);
   }
 
-  #answer(message: Buffer): void {
-    if (message.length < 12) return;
+  /** Whether a question of a sandbox is passed on; if not, the answer it gets, or none. */
+  #judge(message: Buffer, guest: string): 'pass' | Buffer | undefined {
+    const policy = this.#options.occupants.of(guest)?.policy;
+    const question = questionOf(message);
+    if (policy === undefined || question === undefined) return undefined;
+    if (!policy.isByName || policy.permitsName(question.name)) return 'pass';
+    this.#options.denied(guest, question.name);
+    return refusalOf(message, question);
+  }
+
+  /** Passes a question on under an id of ours, since two sandboxes may use the same one. */
+  #forward(message: Buffer, address: string, port: number): void {
+    if (this.#pending.size >= MAX_PENDING) return;
+    let id = randomInt(0x10000);
+    while (this.#pending.has(id)) id = (id + 1) & 0xffff;
+    const server = this.#server();
+    const timer = setTimeout(() => this.#pending.delete(id), QUERY_TIMEOUT_MS);
+    this.#pending.set(id, { client: { address, port }, id: message.readUInt16BE(0), server, timer });
+    const question = Buffer.from(message);
+    question.writeUInt16BE(id, 0);
+    this.#upstream?.send(question, server.port, server.address);
+  }
+
+  #answer(message: Buffer, from: NameServer): void {
+    if (message.length < 2) return;
     const pending = this.#pending.get(message.readUInt16BE(0));
-    if (pending === undefined) return;
+    if (pending === undefined || pending.server.address !== from.address || pending.server.port !== from.port) return;
     clearTimeout(pending.timer);
     this.#pending.delete(message.readUInt16BE(0));
     const answer = Buffer.from(message);
@@ -94,38 +123,55 @@ export class Resolver {
     this.#downstream?.send(answer, pending.client.port, pending.client.address);
   }
 
-  #relayTcp(socket: Socket): void {
-    const upstream = createConnection({ host: this.#server(), port: 53 });
+  /** Questions over TCP, each with its length before it (RFC 7766). */
+  #serveTcp(socket: Socket): void {
+    const guest = socket.remoteAddress ?? '';
+    const server = this.#server();
+    let upstream: Socket | undefined;
+    let unread: Buffer = Buffer.alloc(0);
     const end = () => {
       socket.destroy();
-      upstream.destroy();
+      upstream?.destroy();
     };
-    for (const side of [socket, upstream]) {
+    const guard = (side: Socket) => {
       side.setTimeout(QUERY_TIMEOUT_MS * 2, end);
       side.on('error', end);
       side.on('close', end);
-    }
-    socket.pipe(upstream);
-    upstream.pipe(socket);
+    };
+    const pass = (framed: Buffer) => {
+      if (upstream === undefined) {
+        upstream = createConnection({ host: server.address, port: server.port });
+        guard(upstream);
+        upstream.pipe(socket);
+      }
+      upstream.write(framed);
+    };
+    guard(socket);
+    socket.on('data', (chunk) => {
+      unread = Buffer.concat([unread, chunk]);
+      while (unread.length >= 2) {
+        const length = unread.readUInt16BE(0);
+        if (length > MAX_TCP_QUERY_BYTES) return end();
+        if (unread.length < 2 + length) return;
+        const framed = unread.subarray(0, 2 + length);
+        unread = unread.subarray(2 + length);
+        const verdict = this.#judge(framed.subarray(2), guest);
+        if (verdict === undefined) return end();
+        if (verdict === 'pass') pass(framed);
+        else socket.write(Buffer.concat([lengthOf(verdict), verdict]));
+      }
+    });
   }
 
-  /** The machine's servers in turn; read each time, since they change when a laptop changes networks. */
-  #server(): string {
-    const servers = nameServers();
-    return servers[this.#nextServer++ % servers.length] ?? '8.8.8.8';
+  /** The servers in turn. */
+  #server(): NameServer {
+    const servers = nameServers(this.#options.servers);
+    return servers[this.#nextServer++ % servers.length] ?? { address: '8.8.8.8', port: 53 };
   }
 }
 
-function nameServers(): string[] {
-  for (const file of ['/run/systemd/resolve/resolv.conf', '/etc/resolv.conf']) {
-    try {
-      const found = [...readFileSync(file, 'utf8').matchAll(/^nameserver\s+(\d+\.\d+\.\d+\.\d+)\s*$/gm)].map(
-        (m) => m[1] ?? '',
-      );
-      if (found.length > 0) return found;
-    } catch {
-      // The next file.
-    }
-  }
-  return FALLBACK_SERVERS;
+function lengthOf(message: Buffer): Buffer {
+  const length = Buffer.alloc(2);
+  length.writeUInt16BE(message.length, 0);
+  return length;
 }

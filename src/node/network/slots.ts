@@ -1,10 +1,14 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { runCommand } from '../../core/command.ts';
 import { SandbarError } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import type { HostHelper } from '../host-helper.ts';
 import { AddressRange } from './addresses.ts';
+import { cutForbidden, forgetConnections } from './connections.ts';
+import { Occupants } from './occupants.ts';
+import { CompiledPolicy, type NetworkPolicy, OPEN_POLICY } from './policy.ts';
 import { Resolver } from './resolver.ts';
 import { Fence, type FencedSlot } from './rules.ts';
 
@@ -26,7 +30,15 @@ export interface NetworkOptions {
   ready: number;
 }
 
+/** A slot that a sandbox lives in since before the service started. */
+export interface AdoptedSlot {
+  index: number;
+  sandboxId: string;
+  policy: NetworkPolicy;
+}
+
 const NETNS_DIR = '/run/netns';
+const OPEN = new CompiledPolicy(OPEN_POLICY);
 
 /** Network slots, made ahead and given back clean: a used one is taken apart whole and made anew. */
 export class NetworkSlots {
@@ -34,6 +46,7 @@ export class NetworkSlots {
   readonly #helper: HostHelper;
   readonly #log: Log;
   readonly #resolver: Resolver;
+  readonly #occupants = new Occupants();
   readonly #ready: Slot[] = [];
   readonly #used = new Set<number>();
   /** Freed indexes, oldest first: an address rests as long as possible before somebody else has it. */
@@ -47,11 +60,16 @@ export class NetworkSlots {
     this.#options = options;
     this.#helper = helper;
     this.#log = log;
-    this.#resolver = new Resolver(log);
+    this.#resolver = new Resolver({
+      servers: [],
+      occupants: this.#occupants,
+      denied: () => undefined,
+      log,
+    });
   }
 
   /** Raises the fence around the slots that sandboxes still live in, removes the others, makes new ones. */
-  async start(adopted: readonly number[]): Promise<void> {
+  async start(adopted: readonly AdoptedSlot[]): Promise<void> {
     const remembered = await this.#remembered();
     this.#range = new AddressRange(this.#options.range ?? remembered.range ?? (await this.#chooseRange()));
     const resolverPort = await this.#resolver.start(remembered.resolverPort ?? 0);
@@ -62,9 +80,14 @@ export class NetworkSlots {
       interfacePrefix: this.#prefix,
       range: this.#range.cidr,
       resolverPort,
+      egressPort: 1,
+      limits: { connections: 4096, bytesPerSecond: undefined },
     });
-    for (const index of adopted) this.#used.add(index);
-    await this.#fence.raise(adopted.map((index) => this.#fenced(index)));
+    for (const { index, sandboxId, policy } of adopted) {
+      this.#used.add(index);
+      this.#occupy(index, sandboxId, new CompiledPolicy(policy));
+    }
+    await this.#fence.raise(adopted.map(({ index }) => this.#fenced(index)));
     for (let index = 0; index < this.#range.slotCount; index++) if (!this.#used.has(index)) this.#free.push(index);
     await this.#removeStrays();
     await this.#fill();
@@ -90,11 +113,33 @@ export class NetworkSlots {
     return slot;
   }
 
+  /**
+   * Gives a used slot to a sandbox, with what it may reach; or changes that. In force for every packet from when this resolves, and
+   * connections that are not allowed any more are cut.
+   */
+  async setPolicy(
+    index: number,
+    sandboxId: string,
+    policy: NetworkPolicy,
+    secrets: Record<string, string> = {},
+  ): Promise<void> {
+    const { guest } = this.slot(index);
+    const before = this.#occupants.of(guest);
+    const compiled = new CompiledPolicy(policy);
+    this.#occupy(index, sandboxId, compiled, secrets);
+    if (before?.sandboxId === sandboxId && isDeepStrictEqual(before.policy.source, policy)) return;
+    await this.#fence?.setPolicy(this.#fenced(index));
+    if (before?.sandboxId === sandboxId) await cutForbidden(guest, compiled);
+  }
+
   /** Takes a used slot apart; its addresses come back last in line. */
   async release(index: number): Promise<void> {
     if (!this.#used.has(index)) return;
+    const { guest } = this.slot(index);
     await this.#takeApart(index);
     await this.#fence?.expel([this.#fenced(index)]);
+    this.#occupants.remove(guest);
+    await forgetConnections(guest);
     this.#used.delete(index);
     this.#free.push(index);
     this.#refill();
@@ -117,7 +162,12 @@ export class NetworkSlots {
   }
 
   #fenced(index: number): FencedSlot {
-    return { interfaceName: this.#interface(index), guest: this.#range.slot(index).guest };
+    const { guest } = this.#range.slot(index);
+    return { index, interfaceName: this.#interface(index), guest, policy: this.#occupants.of(guest)?.policy ?? OPEN };
+  }
+
+  #occupy(index: number, sandboxId: string, policy: CompiledPolicy, secrets: Record<string, string> = {}): void {
+    this.#occupants.set({ sandboxId, guest: this.#range.slot(index).guest, policy, secrets });
   }
 
   #refill(): void {

@@ -1,0 +1,63 @@
+import { runCommand } from '../../core/command.ts';
+import type { CompiledPolicy } from './policy.ts';
+
+/** A connection or UDP flow that a sandbox began, as the kernel tracks it. */
+interface TrackedFlow {
+  protocol: string;
+  /** Address it was meant for. */
+  destination: string;
+  /** Turned to the resolver or the egress proxy. */
+  diverted: boolean;
+  port: number;
+}
+
+/** Destinations whose connections are forgotten one by one; more are left to run out, with the fence closed to them. */
+const MOST_CUTS = 256;
+const CUTS_AT_ONCE = 8;
+const PROTOCOLS = new Set(['tcp', 'udp', 'icmp']);
+
+/**
+ * Makes the kernel forget the connections of a sandbox that its policy does not allow (any more). The fence stops their packets from the
+ * sandbox already; forgotten, they are answered with a reset to the other end too.
+ */
+export async function cutForbidden(guest: string, policy: CompiledPolicy): Promise<void> {
+  const flows = (await trackedFlows(guest)).filter((flow) => isForbidden(flow, policy));
+  const filters = [...new Set(flows.map((flow) => [flow.protocol, flow.destination].join(' ')))].slice(0, MOST_CUTS);
+  const lanes = Array.from({ length: CUTS_AT_ONCE }, async (_, lane) => {
+    for (let index = lane; index < filters.length; index += CUTS_AT_ONCE) {
+      const [protocol = '', destination = ''] = filters[index]?.split(' ') ?? [];
+      await conntrack('-D', '-s', guest, '-d', destination, '-p', protocol);
+    }
+  });
+  await Promise.all(lanes);
+}
+
+/** Forgets every connection that an address began, before somebody else has it. */
+export async function forgetConnections(guest: string): Promise<void> {
+  await conntrack('-D', '-s', guest);
+}
+
+function isForbidden(flow: TrackedFlow, policy: CompiledPolicy): boolean {
+  // A question to a name server: the next one finds its way anew. What went to the egress proxy, that cuts itself.
+  if (flow.diverted) return flow.protocol === 'udp';
+  if (flow.protocol === 'tcp' && policy.passage === 'proxied') return true;
+  return !policy.permitsAddress(flow.destination);
+}
+
+async function trackedFlows(guest: string): Promise<TrackedFlow[]> {
+  const { stdout } = await conntrack('-L', '-s', guest);
+  return stdout.split('\n').flatMap((line) => {
+    const [protocol = ''] = line.split(/\s+/, 1);
+    const values = (name: string) => [...line.matchAll(new RegExp(`\\b${name}=(\\S+)`, 'g'))].map((match) => match[1]);
+    const [, answeringFrom] = values('src');
+    const [destination] = values('dst');
+    const [port = '0'] = values('dport');
+    if (!PROTOCOLS.has(protocol) || destination === undefined) return [];
+    return [{ protocol, destination, diverted: answeringFrom !== destination, port: Number(port) }];
+  });
+}
+
+/** Status 1: nothing matched. */
+function conntrack(...args: string[]) {
+  return runCommand('conntrack', args, { okStatuses: [0, 1] });
+}
