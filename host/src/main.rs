@@ -35,7 +35,7 @@ fn main() {
         Some("in-root") => in_root::in_root(&args[1..]),
         _ => Err(format!(
             "usage: sandbar-host serve | enter [--cgroup FILE]... [--cgroup2-view] -- PROGRAM ARG... | \
-             unpack DIRECTORY oci|changes LIMIT [SKIPPED PATH]... | {}",
+             unpack DIRECTORY oci|changes LIMIT FILE [SKIPPED PATH]... | {}",
             in_root::USAGE
         )),
     };
@@ -47,7 +47,8 @@ fn main() {
 
 fn unpack(args: &[String]) -> Outcome<()> {
     match args {
-        [directory, form, limit, skip @ ..] => unpack::unpack(
+        [directory, form, limit, file, skip @ ..] => unpack::unpack(
+            file,
             directory,
             &unpack::Options {
                 oci: form == "oci",
@@ -57,6 +58,6 @@ fn unpack(args: &[String]) -> Outcome<()> {
                     .map_err(|_| format!("'{limit}' is not a number"))?,
             },
         ),
-        _ => Err("unpack needs a directory, a form and a limit".to_string()),
+        _ => Err("unpack needs a directory, a form, a limit and a file".to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! `unpack DIRECTORY`: an archive from standard input into an empty directory, as one layer of an overlay.
+//! `unpack`: an archive into an empty directory, as one layer of an overlay.
 //!
 //! Two kinds of archive: the changes of a sandbox, in which an entry that hides what lies below is a character device 0:0 already, and a
 //! layer of an OCI image, in which it is a file `.wh.NAME`.
@@ -23,9 +23,14 @@ pub struct Options {
     pub limit: u64,
 }
 
-pub fn unpack(directory: &str, options: &Options) -> Outcome<()> {
+/// `file` may be a named pipe; `-` is standard input.
+pub fn unpack(file: &str, directory: &str, options: &Options) -> Outcome<()> {
+    let input: Box<dyn io::Read> = match file {
+        "-" => Box::new(io::stdin()),
+        _ => Box::new(fs::File::open(file).map_err(|error| place::said("read", Path::new(file), &error))?),
+    };
     place::enter_root(directory)?;
-    let mut reader = Reader::new(BufReader::with_capacity(1 << 18, io::stdin()));
+    let mut reader = Reader::new(BufReader::with_capacity(1 << 18, input));
     let mut layer = Layer {
         placer: Placer::new(options.limit),
         hidden: HashSet::new(),

@@ -152,6 +152,18 @@ export declare type ReserveSandboxResponse = Message<"sandbar.node.v1.ReserveSan
 export declare const ReserveSandboxResponseSchema: GenMessage<ReserveSandboxResponse>;
 
 /**
+ * @generated from message sandbar.node.v1.ExpectSandboxResponse
+ */
+export declare type ExpectSandboxResponse = Message<"sandbar.node.v1.ExpectSandboxResponse"> & {
+};
+
+/**
+ * Describes the message sandbar.node.v1.ExpectSandboxResponse.
+ * Use `create(ExpectSandboxResponseSchema)` to create a new message.
+ */
+export declare const ExpectSandboxResponseSchema: GenMessage<ExpectSandboxResponse>;
+
+/**
  * @generated from message sandbar.node.v1.CreateSandboxRequest
  */
 export declare type CreateSandboxRequest = Message<"sandbar.node.v1.CreateSandboxRequest"> & {
@@ -680,6 +692,16 @@ export declare const NodeService: GenService<{
     methodKind: "unary";
     input: typeof ReserveSandboxRequestSchema;
     output: typeof ReserveSandboxResponseSchema;
+  },
+  /**
+   * Has a sandbox of a kind booted before anybody asks for one.
+   *
+   * @generated from rpc sandbar.node.v1.NodeService.ExpectSandbox
+   */
+  expectSandbox: {
+    methodKind: "unary";
+    input: typeof ReserveSandboxRequestSchema;
+    output: typeof ExpectSandboxResponseSchema;
   },
   /**
    * Boots a sandbox, or hands over the one reserved under its id. Fails without leaving anything behind.

@@ -11,7 +11,7 @@ import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/
  * Describes the file node.proto.
  */
 export const file_node = /*@__PURE__*/
-  fileDesc("Cgpub2RlLnByb3RvEg9zYW5kYmFyLm5vZGUudjEiWQoJUmVzb3VyY2VzEhEKCWNwdV9jb3VudBgBIAEoDRIRCgltZW1vcnlfbWIYAiABKA0SFAoMZGlza19zaXplX21iGAMgASgNEhAKCHBpZHNfbWF4GAQgASgNIhgKBlJvb3RGcxIOCgZsYXllcnMYASADKAkinAEKC0d1ZXN0Q29uZmlnEjIKA2VudhgBIAMoCzIlLnNhbmRiYXIubm9kZS52MS5HdWVzdENvbmZpZy5FbnZFbnRyeRIUCgxkZWZhdWx0X3VzZXIYAiABKAkSFwoPZGVmYXVsdF93b3JrZGlyGAMgASgJGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEivQEKFVJlc2VydmVTYW5kYm94UmVxdWVzdBITCgt0ZW1wbGF0ZV9pZBgBIAEoCRIQCghidWlsZF9pZBgCIAEoCRIoCgdyb290X2ZzGAMgASgLMhcuc2FuZGJhci5ub2RlLnYxLlJvb3RGcxItCglyZXNvdXJjZXMYBCABKAsyGi5zYW5kYmFyLm5vZGUudjEuUmVzb3VyY2VzEg8KB3J1bnRpbWUYBSABKAkSEwoLc25hcHNob3RfaWQYBiABKAkiLAoWUmVzZXJ2ZVNhbmRib3hSZXNwb25zZRISCgpzYW5kYm94X2lkGAEgASgJIv0BChRDcmVhdGVTYW5kYm94UmVxdWVzdBISCgpzYW5kYm94X2lkGAEgASgJEhMKC3RlbXBsYXRlX2lkGAIgASgJEhAKCGJ1aWxkX2lkGAMgASgJEigKB3Jvb3RfZnMYBCABKAsyFy5zYW5kYmFyLm5vZGUudjEuUm9vdEZzEi0KCXJlc291cmNlcxgFIAEoCzIaLnNhbmRiYXIubm9kZS52MS5SZXNvdXJjZXMSKwoFZ3Vlc3QYBiABKAsyHC5zYW5kYmFyLm5vZGUudjEuR3Vlc3RDb25maWcSDwoHcnVudGltZRgHIAEoCRITCgtzbmFwc2hvdF9pZBgIIAEoCSIlChVDcmVhdGVTYW5kYm94UmVzcG9uc2USDAoEd2FybRgBIAEoCCIrChVEZXN0cm95U2FuZGJveFJlcXVlc3QSEgoKc2FuZGJveF9pZBgBIAEoCSIYChZEZXN0cm95U2FuZGJveFJlc3BvbnNlIhYKFExpc3RTYW5kYm94ZXNSZXF1ZXN0IlMKC05vZGVTYW5kYm94EhIKCnNhbmRib3hfaWQYASABKAkSMAoFc3RhdGUYAiABKA4yIS5zYW5kYmFyLm5vZGUudjEuTm9kZVNhbmRib3hTdGF0ZSJIChVMaXN0U2FuZGJveGVzUmVzcG9uc2USLwoJc2FuZGJveGVzGAEgAygLMhwuc2FuZGJhci5ub2RlLnYxLk5vZGVTYW5kYm94IiUKD0dldFVzYWdlUmVxdWVzdBISCgpzYW5kYm94X2lkGAEgASgJIrgBChBHZXRVc2FnZVJlc3BvbnNlEhAKCGNwdV91c2VjGAEgASgEEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEhoKEm1lbW9yeV9jYWNoZV9ieXRlcxgDIAEoBBIaChJtZW1vcnlfdG90YWxfYnl0ZXMYBCABKAQSFwoPZGlza191c2VkX2J5dGVzGAUgASgEEhgKEGRpc2tfdG90YWxfYnl0ZXMYBiABKAQSDAoEcGlkcxgHIAEoDSI5ChNQYXVzZVNhbmRib3hSZXF1ZXN0EhIKCnNhbmRib3hfaWQYASABKAkSDgoGbWVtb3J5GAIgASgIIhYKFFBhdXNlU2FuZGJveFJlc3BvbnNlImcKFFJlc3VtZVNhbmRib3hSZXF1ZXN0EhIKCnNhbmRib3hfaWQYASABKAkSDgoGbWVtb3J5GAIgASgIEisKBWd1ZXN0GAMgASgLMhwuc2FuZGJhci5ub2RlLnYxLkd1ZXN0Q29uZmlnIjcKFVJlc3VtZVNhbmRib3hSZXNwb25zZRIOCgZtZW1vcnkYASABKAgSDgoGZGV0YWlsGAIgASgJIkEKFlNuYXBzaG90U2FuZGJveFJlcXVlc3QSEgoKc2FuZGJveF9pZBgBIAEoCRITCgtzbmFwc2hvdF9pZBgCIAEoCSIZChdTbmFwc2hvdFNhbmRib3hSZXNwb25zZSIsChVSZW1vdmVTbmFwc2hvdFJlcXVlc3QSEwoLc25hcHNob3RfaWQYASABKAkiGAoWUmVtb3ZlU25hcHNob3RSZXNwb25zZSIWChRMaXN0U25hcHNob3RzUmVxdWVzdCItChVMaXN0U25hcHNob3RzUmVzcG9uc2USFAoMc25hcHNob3RfaWRzGAEgAygJIg4KDFdhdGNoUmVxdWVzdCLuAQoJTm9kZUV2ZW50EhIKCnNhbmRib3hfaWQYASABKAkSDQoFYXRfbXMYAiABKAMSLwoEZXhpdBgDIAEoCzIfLnNhbmRiYXIubm9kZS52MS5Ob2RlRXZlbnQuRXhpdEgAEjMKBnJlbGllZhgEIAEoCzIhLnNhbmRiYXIubm9kZS52MS5Ob2RlRXZlbnQuUmVsaWVmSAAaJgoERXhpdBIOCgZyZWFzb24YASABKAkSDgoGZGV0YWlsGAIgASgJGicKBlJlbGllZhIMCgRraW5kGAEgASgJEg8KB21lc3NhZ2UYAiABKAlCBwoFZXZlbnQqdQoQTm9kZVNhbmRib3hTdGF0ZRIiCh5OT0RFX1NBTkRCT1hfU1RBVEVfVU5TUEVDSUZJRUQQABIeChpOT0RFX1NBTkRCT1hfU1RBVEVfUlVOTklORxABEh0KGU5PREVfU0FOREJPWF9TVEFURV9QQVVTRUQQAjKQCAoLTm9kZVNlcnZpY2USYQoOUmVzZXJ2ZVNhbmRib3gSJi5zYW5kYmFyLm5vZGUudjEuUmVzZXJ2ZVNhbmRib3hSZXF1ZXN0Gicuc2FuZGJhci5ub2RlLnYxLlJlc2VydmVTYW5kYm94UmVzcG9uc2USXgoNQ3JlYXRlU2FuZGJveBIlLnNhbmRiYXIubm9kZS52MS5DcmVhdGVTYW5kYm94UmVxdWVzdBomLnNhbmRiYXIubm9kZS52MS5DcmVhdGVTYW5kYm94UmVzcG9uc2USYQoORGVzdHJveVNhbmRib3gSJi5zYW5kYmFyLm5vZGUudjEuRGVzdHJveVNhbmRib3hSZXF1ZXN0Gicuc2FuZGJhci5ub2RlLnYxLkRlc3Ryb3lTYW5kYm94UmVzcG9uc2USXgoNTGlzdFNhbmRib3hlcxIlLnNhbmRiYXIubm9kZS52MS5MaXN0U2FuZGJveGVzUmVxdWVzdBomLnNhbmRiYXIubm9kZS52MS5MaXN0U2FuZGJveGVzUmVzcG9uc2USTwoIR2V0VXNhZ2USIC5zYW5kYmFyLm5vZGUudjEuR2V0VXNhZ2VSZXF1ZXN0GiEuc2FuZGJhci5ub2RlLnYxLkdldFVzYWdlUmVzcG9uc2USWwoMUGF1c2VTYW5kYm94EiQuc2FuZGJhci5ub2RlLnYxLlBhdXNlU2FuZGJveFJlcXVlc3QaJS5zYW5kYmFyLm5vZGUudjEuUGF1c2VTYW5kYm94UmVzcG9uc2USXgoNUmVzdW1lU2FuZGJveBIlLnNhbmRiYXIubm9kZS52MS5SZXN1bWVTYW5kYm94UmVxdWVzdBomLnNhbmRiYXIubm9kZS52MS5SZXN1bWVTYW5kYm94UmVzcG9uc2USZAoPU25hcHNob3RTYW5kYm94Eicuc2FuZGJhci5ub2RlLnYxLlNuYXBzaG90U2FuZGJveFJlcXVlc3QaKC5zYW5kYmFyLm5vZGUudjEuU25hcHNob3RTYW5kYm94UmVzcG9uc2USYQoOUmVtb3ZlU25hcHNob3QSJi5zYW5kYmFyLm5vZGUudjEuUmVtb3ZlU25hcHNob3RSZXF1ZXN0Gicuc2FuZGJhci5ub2RlLnYxLlJlbW92ZVNuYXBzaG90UmVzcG9uc2USXgoNTGlzdFNuYXBzaG90cxIlLnNhbmRiYXIubm9kZS52MS5MaXN0U25hcHNob3RzUmVxdWVzdBomLnNhbmRiYXIubm9kZS52MS5MaXN0U25hcHNob3RzUmVzcG9uc2USRAoFV2F0Y2gSHS5zYW5kYmFyLm5vZGUudjEuV2F0Y2hSZXF1ZXN0Ghouc2FuZGJhci5ub2RlLnYxLk5vZGVFdmVudDABYgZwcm90bzM");
+  fileDesc("Cgpub2RlLnByb3RvEg9zYW5kYmFyLm5vZGUudjEiWQoJUmVzb3VyY2VzEhEKCWNwdV9jb3VudBgBIAEoDRIRCgltZW1vcnlfbWIYAiABKA0SFAoMZGlza19zaXplX21iGAMgASgNEhAKCHBpZHNfbWF4GAQgASgNIhgKBlJvb3RGcxIOCgZsYXllcnMYASADKAkinAEKC0d1ZXN0Q29uZmlnEjIKA2VudhgBIAMoCzIlLnNhbmRiYXIubm9kZS52MS5HdWVzdENvbmZpZy5FbnZFbnRyeRIUCgxkZWZhdWx0X3VzZXIYAiABKAkSFwoPZGVmYXVsdF93b3JrZGlyGAMgASgJGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEivQEKFVJlc2VydmVTYW5kYm94UmVxdWVzdBITCgt0ZW1wbGF0ZV9pZBgBIAEoCRIQCghidWlsZF9pZBgCIAEoCRIoCgdyb290X2ZzGAMgASgLMhcuc2FuZGJhci5ub2RlLnYxLlJvb3RGcxItCglyZXNvdXJjZXMYBCABKAsyGi5zYW5kYmFyLm5vZGUudjEuUmVzb3VyY2VzEg8KB3J1bnRpbWUYBSABKAkSEwoLc25hcHNob3RfaWQYBiABKAkiLAoWUmVzZXJ2ZVNhbmRib3hSZXNwb25zZRISCgpzYW5kYm94X2lkGAEgASgJIhcKFUV4cGVjdFNhbmRib3hSZXNwb25zZSL9AQoUQ3JlYXRlU2FuZGJveFJlcXVlc3QSEgoKc2FuZGJveF9pZBgBIAEoCRITCgt0ZW1wbGF0ZV9pZBgCIAEoCRIQCghidWlsZF9pZBgDIAEoCRIoCgdyb290X2ZzGAQgASgLMhcuc2FuZGJhci5ub2RlLnYxLlJvb3RGcxItCglyZXNvdXJjZXMYBSABKAsyGi5zYW5kYmFyLm5vZGUudjEuUmVzb3VyY2VzEisKBWd1ZXN0GAYgASgLMhwuc2FuZGJhci5ub2RlLnYxLkd1ZXN0Q29uZmlnEg8KB3J1bnRpbWUYByABKAkSEwoLc25hcHNob3RfaWQYCCABKAkiJQoVQ3JlYXRlU2FuZGJveFJlc3BvbnNlEgwKBHdhcm0YASABKAgiKwoVRGVzdHJveVNhbmRib3hSZXF1ZXN0EhIKCnNhbmRib3hfaWQYASABKAkiGAoWRGVzdHJveVNhbmRib3hSZXNwb25zZSIWChRMaXN0U2FuZGJveGVzUmVxdWVzdCJTCgtOb2RlU2FuZGJveBISCgpzYW5kYm94X2lkGAEgASgJEjAKBXN0YXRlGAIgASgOMiEuc2FuZGJhci5ub2RlLnYxLk5vZGVTYW5kYm94U3RhdGUiSAoVTGlzdFNhbmRib3hlc1Jlc3BvbnNlEi8KCXNhbmRib3hlcxgBIAMoCzIcLnNhbmRiYXIubm9kZS52MS5Ob2RlU2FuZGJveCIlCg9HZXRVc2FnZVJlcXVlc3QSEgoKc2FuZGJveF9pZBgBIAEoCSK4AQoQR2V0VXNhZ2VSZXNwb25zZRIQCghjcHVfdXNlYxgBIAEoBBIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBBIaChJtZW1vcnlfY2FjaGVfYnl0ZXMYAyABKAQSGgoSbWVtb3J5X3RvdGFsX2J5dGVzGAQgASgEEhcKD2Rpc2tfdXNlZF9ieXRlcxgFIAEoBBIYChBkaXNrX3RvdGFsX2J5dGVzGAYgASgEEgwKBHBpZHMYByABKA0iOQoTUGF1c2VTYW5kYm94UmVxdWVzdBISCgpzYW5kYm94X2lkGAEgASgJEg4KBm1lbW9yeRgCIAEoCCIWChRQYXVzZVNhbmRib3hSZXNwb25zZSJnChRSZXN1bWVTYW5kYm94UmVxdWVzdBISCgpzYW5kYm94X2lkGAEgASgJEg4KBm1lbW9yeRgCIAEoCBIrCgVndWVzdBgDIAEoCzIcLnNhbmRiYXIubm9kZS52MS5HdWVzdENvbmZpZyI3ChVSZXN1bWVTYW5kYm94UmVzcG9uc2USDgoGbWVtb3J5GAEgASgIEg4KBmRldGFpbBgCIAEoCSJBChZTbmFwc2hvdFNhbmRib3hSZXF1ZXN0EhIKCnNhbmRib3hfaWQYASABKAkSEwoLc25hcHNob3RfaWQYAiABKAkiGQoXU25hcHNob3RTYW5kYm94UmVzcG9uc2UiLAoVUmVtb3ZlU25hcHNob3RSZXF1ZXN0EhMKC3NuYXBzaG90X2lkGAEgASgJIhgKFlJlbW92ZVNuYXBzaG90UmVzcG9uc2UiFgoUTGlzdFNuYXBzaG90c1JlcXVlc3QiLQoVTGlzdFNuYXBzaG90c1Jlc3BvbnNlEhQKDHNuYXBzaG90X2lkcxgBIAMoCSIOCgxXYXRjaFJlcXVlc3Qi7gEKCU5vZGVFdmVudBISCgpzYW5kYm94X2lkGAEgASgJEg0KBWF0X21zGAIgASgDEi8KBGV4aXQYAyABKAsyHy5zYW5kYmFyLm5vZGUudjEuTm9kZUV2ZW50LkV4aXRIABIzCgZyZWxpZWYYBCABKAsyIS5zYW5kYmFyLm5vZGUudjEuTm9kZUV2ZW50LlJlbGllZkgAGiYKBEV4aXQSDgoGcmVhc29uGAEgASgJEg4KBmRldGFpbBgCIAEoCRonCgZSZWxpZWYSDAoEa2luZBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJQgcKBWV2ZW50KnUKEE5vZGVTYW5kYm94U3RhdGUSIgoeTk9ERV9TQU5EQk9YX1NUQVRFX1VOU1BFQ0lGSUVEEAASHgoaTk9ERV9TQU5EQk9YX1NUQVRFX1JVTk5JTkcQARIdChlOT0RFX1NBTkRCT1hfU1RBVEVfUEFVU0VEEAIy8QgKC05vZGVTZXJ2aWNlEmEKDlJlc2VydmVTYW5kYm94EiYuc2FuZGJhci5ub2RlLnYxLlJlc2VydmVTYW5kYm94UmVxdWVzdBonLnNhbmRiYXIubm9kZS52MS5SZXNlcnZlU2FuZGJveFJlc3BvbnNlEl8KDUV4cGVjdFNhbmRib3gSJi5zYW5kYmFyLm5vZGUudjEuUmVzZXJ2ZVNhbmRib3hSZXF1ZXN0GiYuc2FuZGJhci5ub2RlLnYxLkV4cGVjdFNhbmRib3hSZXNwb25zZRJeCg1DcmVhdGVTYW5kYm94EiUuc2FuZGJhci5ub2RlLnYxLkNyZWF0ZVNhbmRib3hSZXF1ZXN0GiYuc2FuZGJhci5ub2RlLnYxLkNyZWF0ZVNhbmRib3hSZXNwb25zZRJhCg5EZXN0cm95U2FuZGJveBImLnNhbmRiYXIubm9kZS52MS5EZXN0cm95U2FuZGJveFJlcXVlc3QaJy5zYW5kYmFyLm5vZGUudjEuRGVzdHJveVNhbmRib3hSZXNwb25zZRJeCg1MaXN0U2FuZGJveGVzEiUuc2FuZGJhci5ub2RlLnYxLkxpc3RTYW5kYm94ZXNSZXF1ZXN0GiYuc2FuZGJhci5ub2RlLnYxLkxpc3RTYW5kYm94ZXNSZXNwb25zZRJPCghHZXRVc2FnZRIgLnNhbmRiYXIubm9kZS52MS5HZXRVc2FnZVJlcXVlc3QaIS5zYW5kYmFyLm5vZGUudjEuR2V0VXNhZ2VSZXNwb25zZRJbCgxQYXVzZVNhbmRib3gSJC5zYW5kYmFyLm5vZGUudjEuUGF1c2VTYW5kYm94UmVxdWVzdBolLnNhbmRiYXIubm9kZS52MS5QYXVzZVNhbmRib3hSZXNwb25zZRJeCg1SZXN1bWVTYW5kYm94EiUuc2FuZGJhci5ub2RlLnYxLlJlc3VtZVNhbmRib3hSZXF1ZXN0GiYuc2FuZGJhci5ub2RlLnYxLlJlc3VtZVNhbmRib3hSZXNwb25zZRJkCg9TbmFwc2hvdFNhbmRib3gSJy5zYW5kYmFyLm5vZGUudjEuU25hcHNob3RTYW5kYm94UmVxdWVzdBooLnNhbmRiYXIubm9kZS52MS5TbmFwc2hvdFNhbmRib3hSZXNwb25zZRJhCg5SZW1vdmVTbmFwc2hvdBImLnNhbmRiYXIubm9kZS52MS5SZW1vdmVTbmFwc2hvdFJlcXVlc3QaJy5zYW5kYmFyLm5vZGUudjEuUmVtb3ZlU25hcHNob3RSZXNwb25zZRJeCg1MaXN0U25hcHNob3RzEiUuc2FuZGJhci5ub2RlLnYxLkxpc3RTbmFwc2hvdHNSZXF1ZXN0GiYuc2FuZGJhci5ub2RlLnYxLkxpc3RTbmFwc2hvdHNSZXNwb25zZRJECgVXYXRjaBIdLnNhbmRiYXIubm9kZS52MS5XYXRjaFJlcXVlc3QaGi5zYW5kYmFyLm5vZGUudjEuTm9kZUV2ZW50MAFiBnByb3RvMw");
 
 /**
  * Describes the message sandbar.node.v1.Resources.
@@ -49,165 +49,172 @@ export const ReserveSandboxResponseSchema = /*@__PURE__*/
   messageDesc(file_node, 4);
 
 /**
+ * Describes the message sandbar.node.v1.ExpectSandboxResponse.
+ * Use `create(ExpectSandboxResponseSchema)` to create a new message.
+ */
+export const ExpectSandboxResponseSchema = /*@__PURE__*/
+  messageDesc(file_node, 5);
+
+/**
  * Describes the message sandbar.node.v1.CreateSandboxRequest.
  * Use `create(CreateSandboxRequestSchema)` to create a new message.
  */
 export const CreateSandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 5);
+  messageDesc(file_node, 6);
 
 /**
  * Describes the message sandbar.node.v1.CreateSandboxResponse.
  * Use `create(CreateSandboxResponseSchema)` to create a new message.
  */
 export const CreateSandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 6);
+  messageDesc(file_node, 7);
 
 /**
  * Describes the message sandbar.node.v1.DestroySandboxRequest.
  * Use `create(DestroySandboxRequestSchema)` to create a new message.
  */
 export const DestroySandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 7);
+  messageDesc(file_node, 8);
 
 /**
  * Describes the message sandbar.node.v1.DestroySandboxResponse.
  * Use `create(DestroySandboxResponseSchema)` to create a new message.
  */
 export const DestroySandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 8);
+  messageDesc(file_node, 9);
 
 /**
  * Describes the message sandbar.node.v1.ListSandboxesRequest.
  * Use `create(ListSandboxesRequestSchema)` to create a new message.
  */
 export const ListSandboxesRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 9);
+  messageDesc(file_node, 10);
 
 /**
  * Describes the message sandbar.node.v1.NodeSandbox.
  * Use `create(NodeSandboxSchema)` to create a new message.
  */
 export const NodeSandboxSchema = /*@__PURE__*/
-  messageDesc(file_node, 10);
+  messageDesc(file_node, 11);
 
 /**
  * Describes the message sandbar.node.v1.ListSandboxesResponse.
  * Use `create(ListSandboxesResponseSchema)` to create a new message.
  */
 export const ListSandboxesResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 11);
+  messageDesc(file_node, 12);
 
 /**
  * Describes the message sandbar.node.v1.GetUsageRequest.
  * Use `create(GetUsageRequestSchema)` to create a new message.
  */
 export const GetUsageRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 12);
+  messageDesc(file_node, 13);
 
 /**
  * Describes the message sandbar.node.v1.GetUsageResponse.
  * Use `create(GetUsageResponseSchema)` to create a new message.
  */
 export const GetUsageResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 13);
+  messageDesc(file_node, 14);
 
 /**
  * Describes the message sandbar.node.v1.PauseSandboxRequest.
  * Use `create(PauseSandboxRequestSchema)` to create a new message.
  */
 export const PauseSandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 14);
+  messageDesc(file_node, 15);
 
 /**
  * Describes the message sandbar.node.v1.PauseSandboxResponse.
  * Use `create(PauseSandboxResponseSchema)` to create a new message.
  */
 export const PauseSandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 15);
+  messageDesc(file_node, 16);
 
 /**
  * Describes the message sandbar.node.v1.ResumeSandboxRequest.
  * Use `create(ResumeSandboxRequestSchema)` to create a new message.
  */
 export const ResumeSandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 16);
+  messageDesc(file_node, 17);
 
 /**
  * Describes the message sandbar.node.v1.ResumeSandboxResponse.
  * Use `create(ResumeSandboxResponseSchema)` to create a new message.
  */
 export const ResumeSandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 17);
+  messageDesc(file_node, 18);
 
 /**
  * Describes the message sandbar.node.v1.SnapshotSandboxRequest.
  * Use `create(SnapshotSandboxRequestSchema)` to create a new message.
  */
 export const SnapshotSandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 18);
+  messageDesc(file_node, 19);
 
 /**
  * Describes the message sandbar.node.v1.SnapshotSandboxResponse.
  * Use `create(SnapshotSandboxResponseSchema)` to create a new message.
  */
 export const SnapshotSandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 19);
+  messageDesc(file_node, 20);
 
 /**
  * Describes the message sandbar.node.v1.RemoveSnapshotRequest.
  * Use `create(RemoveSnapshotRequestSchema)` to create a new message.
  */
 export const RemoveSnapshotRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 20);
+  messageDesc(file_node, 21);
 
 /**
  * Describes the message sandbar.node.v1.RemoveSnapshotResponse.
  * Use `create(RemoveSnapshotResponseSchema)` to create a new message.
  */
 export const RemoveSnapshotResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 21);
+  messageDesc(file_node, 22);
 
 /**
  * Describes the message sandbar.node.v1.ListSnapshotsRequest.
  * Use `create(ListSnapshotsRequestSchema)` to create a new message.
  */
 export const ListSnapshotsRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 22);
+  messageDesc(file_node, 23);
 
 /**
  * Describes the message sandbar.node.v1.ListSnapshotsResponse.
  * Use `create(ListSnapshotsResponseSchema)` to create a new message.
  */
 export const ListSnapshotsResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 23);
+  messageDesc(file_node, 24);
 
 /**
  * Describes the message sandbar.node.v1.WatchRequest.
  * Use `create(WatchRequestSchema)` to create a new message.
  */
 export const WatchRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 24);
+  messageDesc(file_node, 25);
 
 /**
  * Describes the message sandbar.node.v1.NodeEvent.
  * Use `create(NodeEventSchema)` to create a new message.
  */
 export const NodeEventSchema = /*@__PURE__*/
-  messageDesc(file_node, 25);
+  messageDesc(file_node, 26);
 
 /**
  * Describes the message sandbar.node.v1.NodeEvent.Exit.
  * Use `create(NodeEvent_ExitSchema)` to create a new message.
  */
 export const NodeEvent_ExitSchema = /*@__PURE__*/
-  messageDesc(file_node, 25, 0);
+  messageDesc(file_node, 26, 0);
 
 /**
  * Describes the message sandbar.node.v1.NodeEvent.Relief.
  * Use `create(NodeEvent_ReliefSchema)` to create a new message.
  */
 export const NodeEvent_ReliefSchema = /*@__PURE__*/
-  messageDesc(file_node, 25, 1);
+  messageDesc(file_node, 26, 1);
 
 /**
  * Describes the enum sandbar.node.v1.NodeSandboxState.

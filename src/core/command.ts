@@ -1,13 +1,15 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { SandbarError } from './errors.ts';
 
 export interface CommandOptions {
   /** Ends the program (SIGKILL) when it takes longer. */
   timeoutMs?: number;
   signal?: AbortSignal;
-  /** Written to standard input, which is then closed. */
-  input?: string | Uint8Array;
+  /** Written to standard input, which is then closed. A stream that fails ends the program, and its error is the error. */
+  input?: string | Uint8Array | Readable;
   /**
    * Gives the program /dev/null for its output: for one that leaves a process behind, which would hold the pipes open for good (and
    * a container must not inherit a regular file).
@@ -58,7 +60,16 @@ export function runCommand(
     }
     // A program that ends without reading its input closes the pipe: its exit status tells the story, not EPIPE.
     child.stdin?.on('error', () => undefined);
-    child.stdin?.end(options.input);
+    let inputFailure: Error | undefined;
+    if (options.input instanceof Readable && child.stdin !== null) {
+      const source = options.input;
+      pipeline(source, child.stdin).catch((error: NodeJS.ErrnoException) => {
+        source.destroy();
+        if (error.code === 'EPIPE' || error.code === 'ERR_STREAM_PREMATURE_CLOSE') return;
+        inputFailure = error;
+        child.kill('SIGKILL');
+      });
+    } else if (!(options.input instanceof Readable)) child.stdin?.end(options.input);
 
     let timedOut = false;
     const timer = setTimeout(() => {
@@ -81,6 +92,7 @@ export function runCommand(
       const result = { status: status ?? -1, stdout: stdout.text(), stderr: stderr.text() };
       if (status !== null && okStatuses.includes(status)) return resolve(result);
       if (options.signal?.aborted) return reject(options.signal.reason);
+      if (inputFailure !== undefined) return reject(inputFailure);
       const why = timedOut
         ? `took longer than ${timeoutMs} ms`
         : status === null

@@ -88,6 +88,13 @@ export class TemplateStore {
     return namespace === undefined ? this.get(name) : undefined;
   }
 
+  /** The present build of one of the service's own templates. */
+  async findBuiltin(alias: string): Promise<(TemplateBuildRow & { buildId: string }) | undefined> {
+    const template = await queries.findByAlias(this.#db, GLOBAL_NAMESPACE, alias);
+    const build = template && (await queries.findTagged(this.#db, template.id, DEFAULT_TAG));
+    return build && { ...build, buildId: build.id };
+  }
+
   async get(id: string): Promise<TemplateRow | undefined> {
     const stored = await this.#db.selectFrom('templates').selectAll().where('id', '=', id).executeTakeFirst();
     return stored && templateColumns.decode(stored);

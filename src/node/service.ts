@@ -21,6 +21,11 @@ export function nodeRoutes(node: Node): (router: ConnectRouter) => void {
         translated(async () => {
           return { warm: await node.create(toCreate(request), context.signal) };
         }),
+      expectSandbox: (request) =>
+        translated(async () => {
+          node.expect(toKind(request));
+          return {};
+        }),
       reserveSandbox: (request) => translated(async () => ({ sandboxId: node.reserve(toKind(request)) ?? '' })),
       destroySandbox: (request) =>
         translated(async () => {

@@ -69,6 +69,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     await this.#watchNode();
     await reconcile({ ...this.#parts, store: this.#store });
     await this.#deadlines.start();
+    await this.#expectBase();
   }
 
   async stop(): Promise<void> {
@@ -216,6 +217,13 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       const timeoutSeconds = Math.min(Math.max(WAKE_SECONDS, row.timeoutSeconds), longest);
       return this.#resume(row, { timeoutSeconds, memory: true }, 'traffic');
     });
+  }
+
+  /** The first create after a start is mostly of `base`: it finds one booted. */
+  async #expectBase(): Promise<void> {
+    const base = await this.#parts.templates.findBuiltin('base');
+    if (base !== undefined)
+      await this.#node.expectSandbox(bootKind({ ...base, runtime: this.#parts.config.runtime }, base));
   }
 
   /** Takes a place of the team, boots, and makes the row running. A failure leaves nothing. */

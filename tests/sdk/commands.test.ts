@@ -165,7 +165,7 @@ sys.stdout.buffer.write(b'|\\xff|')`;
         const command = await commands().run('echo begun; exec sleep 40', { background: true, timeoutMs: 600 });
         await expect(command.wait()).rejects.toThrow(TimeoutError);
         expect(command.stdout).toBe('begun\n');
-        expect(await isListed(command.pid)).toBe(false);
+        await expect.poll(() => isListed(command.pid)).toBe(false);
       });
 
       it('holds when the client has left', async () => {

@@ -78,7 +78,6 @@ describeInSandbox('pty', ({ sandbox, fresh }) => {
     await type('grüße 漢字 🙂\n');
     await shows(/grüße 漢字 🙂\r\ngrüße 漢字 🙂\r\n/);
     await type('\x03');
-    await shows(/\^C/);
     await type('echo "af"ter\n');
     await shows(/after\r\n/);
     await type('\x04');
@@ -139,7 +138,8 @@ describeInSandbox('pty', ({ sandbox, fresh }) => {
   it('is killed at its timeout', async () => {
     const { handle, pid } = await terminal({ timeoutMs: 700 });
     await expect(handle.wait()).rejects.toThrow(TimeoutError);
-    expect((await sandbox().commands.list()).some((process) => process.pid === pid)).toBe(false);
+    const isListed = async () => (await sandbox().commands.list()).some((process) => process.pid === pid);
+    await expect.poll(isListed).toBe(false);
   });
 
   it('brings much output unharmed', async () => {

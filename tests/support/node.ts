@@ -22,7 +22,7 @@ export interface TestNode {
 
 export const RUNTIMES: RuntimeName[] = ['gvisor', 'container'];
 
-export async function startTestNode(): Promise<TestNode> {
+export async function startTestNode(options: { warmPool?: number } = {}): Promise<TestNode> {
   const stateDir = mkdtempSync(path.join(tmpdir(), 'sandbar-node-'));
   const open = async () => {
     const artifacts = locateArtifacts(loadConfig(process.env));
@@ -30,7 +30,7 @@ export async function startTestNode(): Promise<TestNode> {
       {
         stateDir,
         networkRange: undefined,
-        warmPool: 0,
+        warmPool: options.warmPool ?? 0,
         programs: {
           agent: artifacts.agent,
           hostHelper: artifacts.hostHelper,
