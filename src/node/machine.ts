@@ -5,6 +5,7 @@ import { SandbarError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { ControlGroups } from './cgroup.ts';
 import { Layers, TMP_MARK } from './disk/layers.ts';
+import { RootEdits } from './disk/root-edits.ts';
 import { SharedRoots } from './disk/shared-roots.ts';
 import { WritableDisks } from './disk/writable-disks.ts';
 import { HostHelper } from './host-helper.ts';
@@ -32,6 +33,7 @@ const STALL_HEADROOM_BYTES = 256 * MIB;
 /** What a sandbox stands on here (network, control groups, disks, runtimes), put together and taken apart in the right order. */
 export class Machine {
   readonly layers: Layers;
+  readonly edits: RootEdits;
   readonly helper: HostHelper;
   readonly groups: ControlGroups;
   readonly slots: NetworkSlots;
@@ -43,8 +45,9 @@ export class Machine {
   constructor(layout: Layout, records: Records, programs: Programs, networkRange: string | undefined, log: Log) {
     this.#layout = layout;
     this.#records = records;
-    this.layers = new Layers(layout);
     this.helper = new HostHelper(programs.hostHelper, log);
+    this.layers = new Layers(layout, this.helper);
+    this.edits = new RootEdits(programs.hostHelper);
     this.groups = new ControlGroups(layout.scope);
     this.#roots = new SharedRoots(layout.mergedDir, this.helper);
     this.slots = new NetworkSlots(

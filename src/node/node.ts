@@ -10,6 +10,7 @@ import { KeyedQueue } from '../core/keyed-queue.ts';
 import type { Log } from '../core/log.ts';
 import type { DataPlane } from './contract.ts';
 import type { Layers } from './disk/layers.ts';
+import type { RootEdits } from './disk/root-edits.ts';
 import { Image } from './images.ts';
 import { Layout } from './layout.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
@@ -111,6 +112,28 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     return this.#machine.layers;
   }
 
+  /** Changes to trees of files without running anything of them. */
+  get edits(): RootEdits {
+    return this.#machine.edits;
+  }
+
+  /** Takes what a sandbox has changed of its root as a new layer. The sandbox is held for that and stays so: it is of no other use. */
+  exportLayer(sandboxId: string, layer: string, signal?: AbortSignal): Promise<void> {
+    return this.#queue.run(sandboxId, async () => {
+      const sandbox = this.#get(sandboxId);
+      const runtime = this.#machine.runtime(sandbox.record.runtime);
+      await runtime.hold(sandbox);
+      await this.layers.make(layer, (rootfs) => runtime.exportChanges(sandbox, rootfs, this.edits, signal));
+    });
+  }
+
+  /** Layers that sandboxes or snapshots of this machine stand on. */
+  async layersInUse(): Promise<Set<string>> {
+    const records = [...this.#live.values()].map(({ record }) => record).concat([...this.#paused.values()]);
+    const images = await Promise.all((await this.snapshots()).map((snapshotId) => this.#image(snapshotId).info()));
+    return new Set([...records, ...images].flatMap(({ layers }) => layers));
+  }
+
   /** Adopts the sandboxes that run, clears away what was half made, and is then ready. */
   async start(): Promise<void> {
     await mkdir(this.#layout.snapshotsDir, { recursive: true, mode: 0o700 });
@@ -118,6 +141,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     // The root of a container is an ordinary user out here and must get through to its root directory; it cannot look around.
     for (const directory of [this.#layout.stateDir, this.#layout.sandboxesDir]) await chmod(directory, 0o711);
     this.#machine.helper.start();
+    await this.#machine.layers.start();
     await this.#machine.groups.start();
     const found = await this.#records.all();
     const alive: SandboxRecord[] = [];
@@ -254,6 +278,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
 
   /** Removes a snapshot; one that is not here is success. */
   async removeSnapshot(snapshotId: string): Promise<void> {
+    await this.#pool.forgetSnapshot(snapshotId);
     await this.#image(snapshotId).remove();
   }
 

@@ -86,6 +86,15 @@ export class WarmPool {
     this.#wake();
   }
 
+  /** A snapshot is going: nothing can be booted from it any more. */
+  async forgetSnapshot(snapshotId: string): Promise<void> {
+    for (const [key, stock] of this.#stocks) {
+      if (stock.kind.snapshotId !== snapshotId) continue;
+      this.#stocks.delete(key);
+      for (const id of stock.ready.splice(0)) await this.#options.discard(id);
+    }
+  }
+
   /** A pooled sandbox ended by itself. */
   lost(sandboxId: string): void {
     for (const stock of this.#stocks.values()) stock.ready = stock.ready.filter((id) => id !== sandboxId);
@@ -140,8 +149,9 @@ export class WarmPool {
     if (wanting === undefined) return this.#sleep(ROUND_MS);
     if (this.#creates > 0 || now < this.#busyUntil) return this.#sleep(QUIET_MS);
     const id = await this.#options.boot(wanting.kind);
-    if (this.#stop.signal.aborted) await this.#options.discard(id);
-    else wanting.ready.push(id);
+    const wanted = !this.#stop.signal.aborted && [...this.#stocks.values()].includes(wanting);
+    if (wanted) wanting.ready.push(id);
+    else await this.#options.discard(id);
   }
 
   /** As many as were taken lately and one more, within the limit. */

@@ -40,6 +40,7 @@ const FORKS_AT_ONCE = 4;
 const WAKE_SECONDS = 300;
 /** Between two attempts to clear away a sandbox that could not be. */
 const KILL_RETRY_MS = 5_000;
+const FILES_ALONE = 'began with the files of its snapshot alone: the container runtime cannot write memory down';
 
 /**
  * The life of sandboxes. A row is written before the machine is touched, so that after a crash it says what was half done; one queue
@@ -83,7 +84,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     if (team === undefined) throw new SandbarError('unauthenticated', 'the team of this key is gone');
     const resolved = await this.#parts.templates.resolve(spec.templateRef, team);
     const draft = newRow(newSandboxId(), teamId, spec, resolved, this.#parts.config.runtime);
-    const { sandboxId: reserved } = await this.#node.reserveSandbox(bootKind(draft, resolved.build));
+    const reserved = await this.#reserve(draft, resolved.build);
     const row = reserved === '' ? draft : { ...draft, id: reserved };
     const running = await this.#insertAndBoot(row, resolved.build, signal).catch(async (error) => {
       // Handed to nobody after all.
@@ -226,6 +227,15 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       await this.#node.expectSandbox(bootKind({ ...base, runtime: this.#parts.config.runtime }, base));
   }
 
+  /**
+   * The id of a sandbox that is booted already, or empty. None is booted ahead from a snapshot that a user took: its processes would have
+   * run on before anybody asked for them to.
+   */
+  async #reserve(draft: SandboxRow, build: TemplateBuildRow): Promise<string> {
+    if (build.sourceSandboxId !== null) return '';
+    return (await this.#node.reserveSandbox(bootKind(draft, build))).sandboxId;
+  }
+
   /** Takes a place of the team, boots, and makes the row running. A failure leaves nothing. */
   async #insertAndBoot(row: SandboxRow, build: TemplateBuildRow, signal?: AbortSignal): Promise<SandboxRow> {
     const limit = this.#parts.config.maxSandboxes;
@@ -247,6 +257,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       this.#deadlines.note(endAt);
       const up: SandboxRow = { ...row, state: 'running', startedAt, endAt };
       this.#observer.created(up);
+      if (row.snapshotId !== null && row.runtime === 'container') this.#observer.note(row.id, 'info', FILES_ALONE);
       return up;
     });
   }
@@ -313,8 +324,10 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     await this.#store.compareAndSetState(row.id, ['resuming'], 'running', { startedAt, endAt });
     this.#deadlines.note(endAt);
     const running: SandboxRow = { ...row, ...change, state: 'running', startedAt, endAt };
-    this.#observer.resumed(running, { memory: how.memory, detail: how.detail, by });
-    this.#log.info('sandbox resumed', { sandbox: row.id, memory: how.memory, detail: how.detail, by });
+    // Without memory since none was kept: that was asked for when it was paused.
+    const detail = row.memoryKept ? how.detail : '';
+    this.#observer.resumed(running, { memory: how.memory, detail, by });
+    this.#log.info('sandbox resumed', { sandbox: row.id, memory: how.memory, detail, by });
     return running;
   }
 

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { runCommand } from '../../core/command.ts';
 import { errnoOf, SandbarError } from '../../core/errors.ts';
+import { randomHex } from '../../core/ids.ts';
 import { KeyedQueue } from '../../core/keyed-queue.ts';
 import type { HostHelper } from '../host-helper.ts';
 import type { Layout } from '../layout.ts';
@@ -128,7 +129,7 @@ export class Layers {
   async view<T>(layers: readonly string[], work: (root: string) => Promise<T>): Promise<T> {
     const [only] = this.directories(layers);
     if (layers.length === 1 && only !== undefined) return work(only);
-    const place = this.#target(`view-${createHash('sha256').update(`${Math.random()}`).digest('hex').slice(0, 16)}.new`);
+    const place = this.#target(`view-${randomHex(8)}.new`);
     await mkdir(place, { mode: 0o700 });
     try {
       return await this.#withOverlay(place, layers, undefined, work);
@@ -226,7 +227,6 @@ export class Layers {
 
   async #makeHome(): Promise<void> {
     await mkdir(this.#layout.layersDir, { recursive: true, mode: 0o700 });
-    const { chmod } = await import('node:fs/promises');
     await chmod(this.#layout.layersDir, 0o700);
   }
 

@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { runCommand } from '../../core/command.ts';
 import { SandbarError } from '../../core/errors.ts';
@@ -63,7 +64,6 @@ export class RootEdits {
 
   /** Copies what a path or pattern of one tree names into another tree. */
   async copyBetween(from: string, to: string, request: CopyRequest, signal?: AbortSignal): Promise<void> {
-    const { spawn } = await import('node:child_process');
     const reader = spawn(this.#program, ['in-root', from, 'archive', request.source], {
       stdio: ['ignore', 'pipe', 'pipe'],
       ...(signal !== undefined && { signal }),

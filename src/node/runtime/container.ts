@@ -1,7 +1,10 @@
+import { spawn } from 'node:child_process';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { runCommand } from '../../core/command.ts';
 import { messageOf, SandbarError } from '../../core/errors.ts';
+import { OWN_TRACES } from '../disk/layers.ts';
+import type { RootEdits } from '../disk/root-edits.ts';
 import type { WritableDisks } from '../disk/writable-disks.ts';
 import type { HostHelper } from '../host-helper.ts';
 import type { Booted, BootRequest, RunningSandbox, Runtime } from './contract.ts';
@@ -104,6 +107,34 @@ export class ContainerRuntime implements Runtime {
     } finally {
       if (!wasFrozen) await sandbox.group.thaw();
     }
+  }
+
+  async exportChanges(
+    sandbox: RunningSandbox,
+    directory: string,
+    edits: RootEdits,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const upper = path.join(sandbox.directory, 'raw', 'upper');
+    const tar = spawn('tar', ['--create', '--file=-', '--xattrs', '--xattrs-include=*', '--numeric-owner', '-C', upper, '.'], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      ...(signal !== undefined && { signal }),
+    });
+    let complaint = '';
+    tar.stderr.on('data', (chunk: Buffer) => {
+      complaint = `${complaint}${chunk}`.slice(-2000);
+    });
+    const ended = new Promise<number | null>((resolve) => {
+      tar.on('close', resolve);
+      tar.on('error', () => resolve(null));
+    });
+    await edits.unpack(
+      directory,
+      tar.stdout,
+      { form: 'changes', limitBytes: Number.MAX_SAFE_INTEGER, skip: OWN_TRACES },
+      signal,
+    );
+    if ((await ended) !== 0) throw new SandbarError('internal', `tar could not read the changes: ${complaint.trim()}`);
   }
 
   async clear(_sandboxId: string, directory: string, options = { keepDisk: false }): Promise<void> {

@@ -1,5 +1,6 @@
 import type { RuntimeName } from '../../core/config.ts';
 import type { ControlGroup } from '../cgroup.ts';
+import type { RootEdits } from '../disk/root-edits.ts';
 
 export interface BootRequest {
   sandboxId: string;
@@ -59,6 +60,8 @@ export interface Runtime {
   release(sandbox: RunningSandbox): Promise<void>;
   /** Writes the sandbox into an empty directory, whole; it stays as it is, held or running. `memory` only where `savesMemory`. */
   save(sandbox: RunningSandbox, imageDir: string, what: { memory: boolean; files: boolean }): Promise<void>;
+  /** Writes what a held sandbox has changed of its root into an empty directory, as a layer. */
+  exportChanges(sandbox: RunningSandbox, directory: string, edits: RootEdits, signal?: AbortSignal): Promise<void>;
   /** Removes mounts and state of a sandbox whose processes have ended, and, unless told to keep it, its disk. Safe to repeat. */
   clear(sandboxId: string, directory: string, options?: { keepDisk: boolean }): Promise<void>;
   /** Why a sandbox that ended by itself did so, as far as the runtime's own traces tell. */

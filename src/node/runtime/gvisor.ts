@@ -2,12 +2,15 @@ import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { runCommand } from '../../core/command.ts';
 import { messageOf, SandbarError } from '../../core/errors.ts';
+import { OWN_TRACES } from '../disk/layers.ts';
+import type { RootEdits } from '../disk/root-edits.ts';
 import type { SharedRoots } from '../disk/shared-roots.ts';
 import type { Booted, BootRequest, RunningSandbox, Runtime } from './contract.ts';
 import { baseSpec, CAPABILITIES } from './oci-spec.ts';
 
 const BOOT_TIMEOUT_MS = 120_000;
 const SAVE_TIMEOUT_MS = 600_000;
+const EXPORT_TIMEOUT_MS = 3_600_000;
 
 /**
  * gVisor: a kernel of its own, written in Go, between the sandbox and the machine. Its root file system is an overlay kept by that kernel: the
@@ -98,6 +101,37 @@ export class GvisorRuntime implements Runtime {
       await mkdir(files);
       await this.#ask(sandbox, 'fscheckpoint', '--leave-running', '--image-path', files, sandbox.sandboxId);
     }
+  }
+
+  async exportChanges(
+    sandbox: RunningSandbox,
+    directory: string,
+    edits: RootEdits,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    // Not by standard output, on which runsc also says what it does.
+    const pipe = path.join(sandbox.directory, 'changes');
+    await rm(pipe, { force: true });
+    await runCommand('mkfifo', ['-m', '600', pipe]);
+    // Whichever of the two fails ends the other, which would wait for it at the pipe.
+    const failed = new AbortController();
+    const either = signal === undefined ? failed.signal : AbortSignal.any([signal, failed.signal]);
+    const ending = (error: unknown) => {
+      failed.abort(error);
+      throw error;
+    };
+    const words = [`--root=${path.join(sandbox.directory, 'runsc')}`, 'tar', 'rootfs-upper', '--file', pipe];
+    await Promise.all([
+      runCommand(this.#runsc, [...words, sandbox.sandboxId], { timeoutMs: EXPORT_TIMEOUT_MS, signal: either }).catch(ending),
+      edits
+        .unpack(
+          directory,
+          { file: pipe },
+          { form: 'changes', limitBytes: Number.MAX_SAFE_INTEGER, skip: OWN_TRACES },
+          either,
+        )
+        .catch(ending),
+    ]);
   }
 
   async clear(sandboxId: string, directory: string): Promise<void> {

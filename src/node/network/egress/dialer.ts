@@ -58,7 +58,7 @@ export class Dialer {
     let failure: unknown;
     for (const address of this.#unprotected(addresses).slice(0, MOST_ADDRESSES)) {
       try {
-        return await connectTcp(address, port, CONNECT_MS, signal);
+        return await connectTcp(address, port, CONNECT_MS, signal, { allowHalfOpen: true });
       } catch (error) {
         if (signal.aborted) throw error;
         failure = error;
