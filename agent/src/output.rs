@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use crate::errors::{Error, Outcome};
 use crate::ring::{Ring, RING_BYTES};
 
-/// A subscriber with no READ_OUTPUT waiting for this long is forgotten.
+/// A subscriber with no READ_OUTPUT waiting for this long holds nothing back any more.
 pub const SUBSCRIBER_IDLE: Duration = Duration::from_secs(10);
+/// Silent subscribers whose place is remembered, should they come back.
+const MAX_SILENT: usize = 64;
 
 #[derive(Debug)]
 struct Subscriber {
@@ -16,6 +18,14 @@ struct Subscriber {
     /// READ_OUTPUT requests of it that wait now
     waiting: u32,
     seen: Instant,
+    /// has been silent for too long: its place is known, but nothing is held back for it
+    is_silent: bool,
+}
+
+impl Subscriber {
+    fn new(id: u64, position: u64, now: Instant) -> Subscriber {
+        Subscriber { id, position, waiting: 0, seen: now, is_silent: false }
+    }
 }
 
 /// Where a READ_OUTPUT begins, and how many bytes before that are gone for good.
@@ -35,7 +45,7 @@ impl Output {
     /// A subscriber made by START: it gets everything.
     pub fn subscribe(&mut self, id: u64, now: Instant) {
         if id != 0 && !self.subscribers.iter().any(|known| known.id == id) {
-            self.subscribers.push(Subscriber { id, position: self.ring.end(), waiting: 0, seen: now });
+            self.subscribers.push(Subscriber::new(id, self.ring.end(), now));
         }
     }
 
@@ -49,7 +59,7 @@ impl Output {
         let wanted = match &known {
             // A first read that was never answered is repeated with its old offset: the place has not moved.
             Some(subscriber) => offset.max(subscriber.position),
-            // One that was forgotten goes on where it was; a new one joins at the end unless it asks for the past.
+            // One whose place is not remembered goes on where it says; a new one joins at the end unless it asks for the past.
             None if offset > 0 || replay => offset,
             None => end,
         };
@@ -58,10 +68,9 @@ impl Output {
             Some(subscriber) => {
                 subscriber.position = offset;
                 subscriber.seen = now;
+                subscriber.is_silent = false;
             }
-            None if id != 0 => {
-                self.subscribers.push(Subscriber { id, position: offset, waiting: 0, seen: now });
-            }
+            None if id != 0 => self.subscribers.push(Subscriber::new(id, offset, now)),
             None => (),
         }
         Ok(Place { offset, lost: offset - wanted })
@@ -79,15 +88,24 @@ impl Output {
         self.subscribers.retain(|known| known.id != id);
     }
 
-    /// Forgets those that have gone silent; true when there were any.
-    pub fn forget_silent(&mut self, now: Instant) -> bool {
-        let before = self.subscribers.len();
-        self.subscribers.retain(|known| known.waiting > 0 || now.duration_since(known.seen) < SUBSCRIBER_IDLE);
-        self.subscribers.len() < before
+    /// Holds nothing back any more for those that have gone silent; true when there were any.
+    pub fn release_silent(&mut self, now: Instant) -> bool {
+        let mut has_any = false;
+        for known in self.subscribers.iter_mut().filter(|known| !known.is_silent && known.waiting == 0) {
+            known.is_silent = now.duration_since(known.seen) >= SUBSCRIBER_IDLE;
+            has_any |= known.is_silent;
+        }
+        let silent = self.subscribers.iter().filter(|known| known.is_silent).count();
+        for _ in MAX_SILENT..silent {
+            if let Some(oldest) = self.subscribers.iter().position(|known| known.is_silent) {
+                self.subscribers.remove(oldest);
+            }
+        }
+        has_any
     }
 
     pub fn has_subscribers(&self) -> bool {
-        !self.subscribers.is_empty()
+        self.subscribers.iter().any(|known| !known.is_silent)
     }
 
     /// A subscriber has not yet confirmed all there is.
@@ -110,7 +128,7 @@ impl Output {
     }
 
     fn slowest(&self) -> Option<u64> {
-        self.subscribers.iter().map(|known| known.position).min()
+        self.subscribers.iter().filter(|known| !known.is_silent).map(|known| known.position).min()
     }
 }
 
@@ -146,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_subscriber_holds_the_process_back_until_it_is_forgotten() {
+    fn the_slowest_subscriber_holds_the_process_back_until_it_has_been_silent_too_long() {
         let start = Instant::now();
         let mut output = Output::default();
         output.subscribe(1, start);
@@ -157,9 +175,25 @@ mod tests {
         assert_eq!(output.room(), 0);
         let later = start + SUBSCRIBER_IDLE;
         output.waiting(1, 1, start);
-        assert!(output.forget_silent(later));
+        assert!(output.release_silent(later));
         assert_eq!(output.room(), RING_BYTES);
         assert!(output.has_subscribers(), "the one that waits stays");
+    }
+
+    #[test]
+    fn one_who_comes_back_after_a_silence_goes_on_where_it_was_and_learns_what_it_has_lost() {
+        let start = Instant::now();
+        let later = start + SUBSCRIBER_IDLE;
+        let mut output = Output::default();
+        output.subscribe(1, start);
+        output.ring.push(1, b"hello");
+        assert!(output.release_silent(later));
+        assert!(!output.has_subscribers());
+        assert_eq!(output.locate(1, 0, false, later), place(0, 0));
+        assert!(output.has_subscribers());
+        output.release_silent(later + SUBSCRIBER_IDLE);
+        output.ring.push(1, &vec![0; RING_BYTES]);
+        assert_eq!(output.locate(1, 0, false, later), place(5, 5));
     }
 
     #[test]

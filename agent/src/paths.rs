@@ -19,7 +19,7 @@ fn expand(path: &[u8], home: &[u8]) -> Outcome<Vec<u8>> {
     match path {
         [b'~'] => Ok(clean(home)),
         [b'~', b'/', rest @ ..] => Ok(clean(&join(home, rest))),
-        [b'~', ..] => Err(Error::invalid("cannot expand the home directory of another user").at(path)),
+        [b'~', ..] => Err(Error::invalid("cannot expand user-specific home dir").at(path)),
         [b'/', ..] => Ok(clean(path)),
         _ => Ok(clean(&join(home, path))),
     }

@@ -226,9 +226,9 @@ impl Processes {
         }
     }
 
-    /// Subscribers that went silent are forgotten; returns whose processes may go on.
-    pub fn forget_silent_subscribers(&mut self, now: Instant) -> Vec<u64> {
-        let silent = |process: &mut Process| process.output.forget_silent(now);
+    /// Nothing is held back any more for subscribers that went silent; returns whose processes may go on.
+    pub fn release_silent_subscribers(&mut self, now: Instant) -> Vec<u64> {
+        let silent = |process: &mut Process| process.output.release_silent(now);
         self.iter_mut().filter_map(|(key, process)| silent(process).then_some(key)).collect()
     }
 }

@@ -252,7 +252,7 @@ impl Agent {
     }
 
     pub fn check_subscribers(&mut self, now: Instant) {
-        for key in self.processes.forget_silent_subscribers(now) {
+        for key in self.processes.release_silent_subscribers(now) {
             self.resume_sources(key);
         }
         self.watches_subscribers = false;

@@ -78,33 +78,31 @@ impl Relief {
 
     /// Kills the session with the most processes. They are stopped first: while one is killed the others would fork again.
     pub fn relieve_processes(&mut self) -> Killed {
-        let session = match self.largest_session() {
-            Some(session) => session,
+        let (session, used) = match self.largest_session() {
+            Some((session, count)) => (session, count.into()),
             None => return Killed::default(),
         };
-        let mut name = name_of(session);
-        let mut killed = 0;
+        let mut killed = Killed { pid: session, name: name_of(session), used };
         for _ in 0..MAX_ROUNDS {
-            for number in [libc::SIGSTOP, libc::SIGKILL] {
-                let mut count = 0;
-                self.scan(|pid, stat| {
-                    if stat.session == session {
-                        if name.is_empty() {
-                            name = name_of(pid);
-                        }
-                        count += u64::from(signal(pid, number));
-                    }
-                });
-                if number == libc::SIGKILL {
-                    killed += count;
-                }
-                if count == 0 {
-                    return Killed { pid: if killed > 0 { session } else { 0 }, name, used: killed };
-                }
+            // Those that are stopped may die before they are killed: the kernel hangs up on a stopped group that is orphaned.
+            if self.signal_session(session, libc::SIGSTOP) == 0 {
+                break;
             }
+            killed.used = killed.used.max(self.signal_session(session, libc::SIGKILL));
             pause_briefly();
         }
-        Killed { pid: session, name, used: killed }
+        killed
+    }
+
+    /// Sends a signal to every process of a session; returns how many there were.
+    pub fn signal_session(&mut self, session: i32, number: i32) -> u64 {
+        let mut count = 0;
+        self.scan(|pid, stat| {
+            if stat.session == session {
+                count += u64::from(signal(pid, number));
+            }
+        });
+        count
     }
 
     /// Sends a signal to every process that the agent may signal.
@@ -114,16 +112,7 @@ impl Relief {
         });
     }
 
-    /// Sends a signal to every process of a session.
-    pub fn signal_session(&mut self, session: i32, number: i32) {
-        self.scan(|pid, stat| {
-            if stat.session == session {
-                signal(pid, number);
-            }
-        });
-    }
-
-    fn largest_session(&mut self) -> Option<i32> {
+    fn largest_session(&mut self) -> Option<(i32, u32)> {
         let own_session = self.own_session;
         let mut sessions = std::mem::take(&mut self.sessions);
         sessions.clear();
@@ -137,7 +126,7 @@ impl Relief {
                 sessions.push((stat.session, 1));
             }
         });
-        let largest = sessions.iter().max_by_key(|(_, count)| *count).map(|(session, _)| *session);
+        let largest = sessions.iter().max_by_key(|(_, count)| *count).copied();
         self.sessions = sessions;
         largest
     }

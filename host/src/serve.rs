@@ -4,13 +4,13 @@
 
 use crate::sys::Outcome;
 use crate::watch::Watch;
-use crate::{conntrack, identity, idmap, mounts, netns, sparse};
+use crate::{conntrack, identity, idmap, mounts, slot, sparse};
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-const WORKERS: usize = 4;
+const WORKERS: usize = 8;
 
 pub fn serve() -> Outcome<()> {
     let (sender, receiver) = channel::<String>();
@@ -101,8 +101,9 @@ fn perform(op: &str, words: &[&str]) -> Outcome<()> {
         }
         ("loop", [file, target, data]) => mounts::mount_loop(file, target, data),
         ("unmount", [target]) => mounts::unmount(target),
-        ("sysctl", [file, name, value]) => netns::sysctl(file, name, value),
         ("copy", [source, target]) => sparse::copy(source, target),
+        ("slot-make", [name, interface, host, guest]) => slot::make(name, interface, host, guest),
+        ("slot-remove", [name, interface]) => slot::remove(name, interface),
         ("sync", [path]) => mounts::sync_filesystem(path),
         _ => Err(format!("unknown request {op} with {} words", words.len())),
     }

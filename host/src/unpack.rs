@@ -27,7 +27,9 @@ pub struct Options {
 pub fn unpack(file: &str, directory: &str, options: &Options) -> Outcome<()> {
     let input: Box<dyn io::Read> = match file {
         "-" => Box::new(io::stdin()),
-        _ => Box::new(fs::File::open(file).map_err(|error| place::said("read", Path::new(file), &error))?),
+        _ => Box::new(
+            fs::File::open(file).map_err(|error| place::said("read", Path::new(file), &error))?,
+        ),
     };
     place::enter_root(directory)?;
     let mut reader = Reader::new(BufReader::with_capacity(1 << 18, input));

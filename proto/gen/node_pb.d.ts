@@ -93,6 +93,139 @@ export declare type GuestConfig = Message<"sandbar.node.v1.GuestConfig"> & {
 export declare const GuestConfigSchema: GenMessage<GuestConfig>;
 
 /**
+ * What a sandbox may reach. Empty: everything but what is closed to all sandboxes.
+ *
+ * @generated from message sandbar.node.v1.NetworkPolicy
+ */
+export declare type NetworkPolicy = Message<"sandbar.node.v1.NetworkPolicy"> & {
+  /**
+   * Addresses and ranges that are open whatever is denied.
+   *
+   * @generated from field: repeated string allow = 1;
+   */
+  allow: string[];
+
+  /**
+   * Addresses and ranges that are closed.
+   *
+   * @generated from field: repeated string deny = 2;
+   */
+  deny: string[];
+
+  /**
+   * Domains that are open whatever is denied: example.com, *.example.com, *.
+   *
+   * @generated from field: repeated string allow_names = 3;
+   */
+  allowNames: string[];
+
+  /**
+   * Headers to set on requests, by domain or *.domain.
+   *
+   * @generated from field: map<string, sandbar.node.v1.NetworkPolicy.Headers> rules = 4;
+   */
+  rules: { [key: string]: NetworkPolicy_Headers };
+
+  /**
+   * @generated from field: sandbar.node.v1.NetworkPolicy.SocksServer egress_proxy = 5;
+   */
+  egressProxy?: NetworkPolicy_SocksServer | undefined;
+
+  /**
+   * Values of the secrets that the rules name. Kept in memory alone, so they are given again after a restart.
+   *
+   * @generated from field: map<string, string> secrets = 6;
+   */
+  secrets: { [key: string]: string };
+};
+
+/**
+ * Describes the message sandbar.node.v1.NetworkPolicy.
+ * Use `create(NetworkPolicySchema)` to create a new message.
+ */
+export declare const NetworkPolicySchema: GenMessage<NetworkPolicy>;
+
+/**
+ * @generated from message sandbar.node.v1.NetworkPolicy.Headers
+ */
+export declare type NetworkPolicy_Headers = Message<"sandbar.node.v1.NetworkPolicy.Headers"> & {
+  /**
+   * @generated from field: map<string, string> headers = 1;
+   */
+  headers: { [key: string]: string };
+};
+
+/**
+ * Describes the message sandbar.node.v1.NetworkPolicy.Headers.
+ * Use `create(NetworkPolicy_HeadersSchema)` to create a new message.
+ */
+export declare const NetworkPolicy_HeadersSchema: GenMessage<NetworkPolicy_Headers>;
+
+/**
+ * @generated from message sandbar.node.v1.NetworkPolicy.SocksServer
+ */
+export declare type NetworkPolicy_SocksServer = Message<"sandbar.node.v1.NetworkPolicy.SocksServer"> & {
+  /**
+   * @generated from field: string host = 1;
+   */
+  host: string;
+
+  /**
+   * @generated from field: uint32 port = 2;
+   */
+  port: number;
+
+  /**
+   * @generated from field: string username = 3;
+   */
+  username: string;
+
+  /**
+   * @generated from field: string password = 4;
+   */
+  password: string;
+};
+
+/**
+ * Describes the message sandbar.node.v1.NetworkPolicy.SocksServer.
+ * Use `create(NetworkPolicy_SocksServerSchema)` to create a new message.
+ */
+export declare const NetworkPolicy_SocksServerSchema: GenMessage<NetworkPolicy_SocksServer>;
+
+/**
+ * @generated from message sandbar.node.v1.SetNetworkRequest
+ */
+export declare type SetNetworkRequest = Message<"sandbar.node.v1.SetNetworkRequest"> & {
+  /**
+   * @generated from field: string sandbox_id = 1;
+   */
+  sandboxId: string;
+
+  /**
+   * @generated from field: sandbar.node.v1.NetworkPolicy network = 2;
+   */
+  network?: NetworkPolicy | undefined;
+};
+
+/**
+ * Describes the message sandbar.node.v1.SetNetworkRequest.
+ * Use `create(SetNetworkRequestSchema)` to create a new message.
+ */
+export declare const SetNetworkRequestSchema: GenMessage<SetNetworkRequest>;
+
+/**
+ * @generated from message sandbar.node.v1.SetNetworkResponse
+ */
+export declare type SetNetworkResponse = Message<"sandbar.node.v1.SetNetworkResponse"> & {
+};
+
+/**
+ * Describes the message sandbar.node.v1.SetNetworkResponse.
+ * Use `create(SetNetworkResponseSchema)` to create a new message.
+ */
+export declare const SetNetworkResponseSchema: GenMessage<SetNetworkResponse>;
+
+/**
  * @generated from message sandbar.node.v1.ReserveSandboxRequest
  */
 export declare type ReserveSandboxRequest = Message<"sandbar.node.v1.ReserveSandboxRequest"> & {
@@ -210,6 +343,11 @@ export declare type CreateSandboxRequest = Message<"sandbar.node.v1.CreateSandbo
    * @generated from field: string snapshot_id = 8;
    */
   snapshotId: string;
+
+  /**
+   * @generated from field: sandbar.node.v1.NetworkPolicy network = 9;
+   */
+  network?: NetworkPolicy | undefined;
 };
 
 /**
@@ -390,6 +528,13 @@ export declare type PauseSandboxRequest = Message<"sandbar.node.v1.PauseSandboxR
    * @generated from field: bool memory = 2;
    */
   memory: boolean;
+
+  /**
+   * Refuses while the agent in it does not answer.
+   *
+   * @generated from field: bool require_agent = 3;
+   */
+  requireAgent: boolean;
 };
 
 /**
@@ -430,6 +575,11 @@ export declare type ResumeSandboxRequest = Message<"sandbar.node.v1.ResumeSandbo
    * @generated from field: sandbar.node.v1.GuestConfig guest = 3;
    */
   guest?: GuestConfig | undefined;
+
+  /**
+   * @generated from field: sandbar.node.v1.NetworkPolicy network = 4;
+   */
+  network?: NetworkPolicy | undefined;
 };
 
 /**
@@ -476,6 +626,13 @@ export declare type SnapshotSandboxRequest = Message<"sandbar.node.v1.SnapshotSa
    * @generated from field: string snapshot_id = 2;
    */
   snapshotId: string;
+
+  /**
+   * Leaves its memory out also where it could be written down.
+   *
+   * @generated from field: bool files_only = 3;
+   */
+  filesOnly: boolean;
 };
 
 /**
@@ -595,6 +752,12 @@ export declare type NodeEvent = Message<"sandbar.node.v1.NodeEvent"> & {
      */
     value: NodeEvent_Relief;
     case: "relief";
+  } | {
+    /**
+     * @generated from field: sandbar.node.v1.NodeEvent.Denied denied = 5;
+     */
+    value: NodeEvent_Denied;
+    case: "denied";
   } | { case: undefined; value?: undefined };
 };
 
@@ -653,6 +816,40 @@ export declare type NodeEvent_Relief = Message<"sandbar.node.v1.NodeEvent.Relief
  * Use `create(NodeEvent_ReliefSchema)` to create a new message.
  */
 export declare const NodeEvent_ReliefSchema: GenMessage<NodeEvent_Relief>;
+
+/**
+ * The sandbox tried to reach something that is closed to it.
+ *
+ * @generated from message sandbar.node.v1.NodeEvent.Denied
+ */
+export declare type NodeEvent_Denied = Message<"sandbar.node.v1.NodeEvent.Denied"> & {
+  /**
+   * tcp, udp, icmp; dns for a name that it asked for.
+   *
+   * @generated from field: string protocol = 1;
+   */
+  protocol: string;
+
+  /**
+   * Address or name.
+   *
+   * @generated from field: string host = 2;
+   */
+  host: string;
+
+  /**
+   * 0 where the protocol has none.
+   *
+   * @generated from field: uint32 port = 3;
+   */
+  port: number;
+};
+
+/**
+ * Describes the message sandbar.node.v1.NodeEvent.Denied.
+ * Use `create(NodeEvent_DeniedSchema)` to create a new message.
+ */
+export declare const NodeEvent_DeniedSchema: GenMessage<NodeEvent_Denied>;
 
 /**
  * @generated from enum sandbar.node.v1.NodeSandboxState
@@ -762,6 +959,16 @@ export declare const NodeService: GenService<{
     methodKind: "unary";
     input: typeof ResumeSandboxRequestSchema;
     output: typeof ResumeSandboxResponseSchema;
+  },
+  /**
+   * Changes what a sandbox may reach. In force when this is answered; connections that are not allowed any more are cut.
+   *
+   * @generated from rpc sandbar.node.v1.NodeService.SetNetwork
+   */
+  setNetwork: {
+    methodKind: "unary";
+    input: typeof SetNetworkRequestSchema;
+    output: typeof SetNetworkResponseSchema;
   },
   /**
    * Writes a running sandbox down as a snapshot that others can begin from; it goes on.

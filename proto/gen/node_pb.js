@@ -11,7 +11,7 @@ import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/
  * Describes the file node.proto.
  */
 export const file_node = /*@__PURE__*/
-  fileDesc("Cgpub2RlLnByb3RvEg9zYW5kYmFyLm5vZGUudjEiWQoJUmVzb3VyY2VzEhEKCWNwdV9jb3VudBgBIAEoDRIRCgltZW1vcnlfbWIYAiABKA0SFAoMZGlza19zaXplX21iGAMgASgNEhAKCHBpZHNfbWF4GAQgASgNIhgKBlJvb3RGcxIOCgZsYXllcnMYASADKAkinAEKC0d1ZXN0Q29uZmlnEjIKA2VudhgBIAMoCzIlLnNhbmRiYXIubm9kZS52MS5HdWVzdENvbmZpZy5FbnZFbnRyeRIUCgxkZWZhdWx0X3VzZXIYAiABKAkSFwoPZGVmYXVsdF93b3JrZGlyGAMgASgJGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEivQEKFVJlc2VydmVTYW5kYm94UmVxdWVzdBITCgt0ZW1wbGF0ZV9pZBgBIAEoCRIQCghidWlsZF9pZBgCIAEoCRIoCgdyb290X2ZzGAMgASgLMhcuc2FuZGJhci5ub2RlLnYxLlJvb3RGcxItCglyZXNvdXJjZXMYBCABKAsyGi5zYW5kYmFyLm5vZGUudjEuUmVzb3VyY2VzEg8KB3J1bnRpbWUYBSABKAkSEwoLc25hcHNob3RfaWQYBiABKAkiLAoWUmVzZXJ2ZVNhbmRib3hSZXNwb25zZRISCgpzYW5kYm94X2lkGAEgASgJIhcKFUV4cGVjdFNhbmRib3hSZXNwb25zZSL9AQoUQ3JlYXRlU2FuZGJveFJlcXVlc3QSEgoKc2FuZGJveF9pZBgBIAEoCRITCgt0ZW1wbGF0ZV9pZBgCIAEoCRIQCghidWlsZF9pZBgDIAEoCRIoCgdyb290X2ZzGAQgASgLMhcuc2FuZGJhci5ub2RlLnYxLlJvb3RGcxItCglyZXNvdXJjZXMYBSABKAsyGi5zYW5kYmFyLm5vZGUudjEuUmVzb3VyY2VzEisKBWd1ZXN0GAYgASgLMhwuc2FuZGJhci5ub2RlLnYxLkd1ZXN0Q29uZmlnEg8KB3J1bnRpbWUYByABKAkSEwoLc25hcHNob3RfaWQYCCABKAkiJQoVQ3JlYXRlU2FuZGJveFJlc3BvbnNlEgwKBHdhcm0YASABKAgiKwoVRGVzdHJveVNhbmRib3hSZXF1ZXN0EhIKCnNhbmRib3hfaWQYASABKAkiGAoWRGVzdHJveVNhbmRib3hSZXNwb25zZSIWChRMaXN0U2FuZGJveGVzUmVxdWVzdCJTCgtOb2RlU2FuZGJveBISCgpzYW5kYm94X2lkGAEgASgJEjAKBXN0YXRlGAIgASgOMiEuc2FuZGJhci5ub2RlLnYxLk5vZGVTYW5kYm94U3RhdGUiSAoVTGlzdFNhbmRib3hlc1Jlc3BvbnNlEi8KCXNhbmRib3hlcxgBIAMoCzIcLnNhbmRiYXIubm9kZS52MS5Ob2RlU2FuZGJveCIlCg9HZXRVc2FnZVJlcXVlc3QSEgoKc2FuZGJveF9pZBgBIAEoCSK4AQoQR2V0VXNhZ2VSZXNwb25zZRIQCghjcHVfdXNlYxgBIAEoBBIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBBIaChJtZW1vcnlfY2FjaGVfYnl0ZXMYAyABKAQSGgoSbWVtb3J5X3RvdGFsX2J5dGVzGAQgASgEEhcKD2Rpc2tfdXNlZF9ieXRlcxgFIAEoBBIYChBkaXNrX3RvdGFsX2J5dGVzGAYgASgEEgwKBHBpZHMYByABKA0iOQoTUGF1c2VTYW5kYm94UmVxdWVzdBISCgpzYW5kYm94X2lkGAEgASgJEg4KBm1lbW9yeRgCIAEoCCIWChRQYXVzZVNhbmRib3hSZXNwb25zZSJnChRSZXN1bWVTYW5kYm94UmVxdWVzdBISCgpzYW5kYm94X2lkGAEgASgJEg4KBm1lbW9yeRgCIAEoCBIrCgVndWVzdBgDIAEoCzIcLnNhbmRiYXIubm9kZS52MS5HdWVzdENvbmZpZyI3ChVSZXN1bWVTYW5kYm94UmVzcG9uc2USDgoGbWVtb3J5GAEgASgIEg4KBmRldGFpbBgCIAEoCSJBChZTbmFwc2hvdFNhbmRib3hSZXF1ZXN0EhIKCnNhbmRib3hfaWQYASABKAkSEwoLc25hcHNob3RfaWQYAiABKAkiGQoXU25hcHNob3RTYW5kYm94UmVzcG9uc2UiLAoVUmVtb3ZlU25hcHNob3RSZXF1ZXN0EhMKC3NuYXBzaG90X2lkGAEgASgJIhgKFlJlbW92ZVNuYXBzaG90UmVzcG9uc2UiFgoUTGlzdFNuYXBzaG90c1JlcXVlc3QiLQoVTGlzdFNuYXBzaG90c1Jlc3BvbnNlEhQKDHNuYXBzaG90X2lkcxgBIAMoCSIOCgxXYXRjaFJlcXVlc3Qi7gEKCU5vZGVFdmVudBISCgpzYW5kYm94X2lkGAEgASgJEg0KBWF0X21zGAIgASgDEi8KBGV4aXQYAyABKAsyHy5zYW5kYmFyLm5vZGUudjEuTm9kZUV2ZW50LkV4aXRIABIzCgZyZWxpZWYYBCABKAsyIS5zYW5kYmFyLm5vZGUudjEuTm9kZUV2ZW50LlJlbGllZkgAGiYKBEV4aXQSDgoGcmVhc29uGAEgASgJEg4KBmRldGFpbBgCIAEoCRonCgZSZWxpZWYSDAoEa2luZBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJQgcKBWV2ZW50KnUKEE5vZGVTYW5kYm94U3RhdGUSIgoeTk9ERV9TQU5EQk9YX1NUQVRFX1VOU1BFQ0lGSUVEEAASHgoaTk9ERV9TQU5EQk9YX1NUQVRFX1JVTk5JTkcQARIdChlOT0RFX1NBTkRCT1hfU1RBVEVfUEFVU0VEEAIy8QgKC05vZGVTZXJ2aWNlEmEKDlJlc2VydmVTYW5kYm94EiYuc2FuZGJhci5ub2RlLnYxLlJlc2VydmVTYW5kYm94UmVxdWVzdBonLnNhbmRiYXIubm9kZS52MS5SZXNlcnZlU2FuZGJveFJlc3BvbnNlEl8KDUV4cGVjdFNhbmRib3gSJi5zYW5kYmFyLm5vZGUudjEuUmVzZXJ2ZVNhbmRib3hSZXF1ZXN0GiYuc2FuZGJhci5ub2RlLnYxLkV4cGVjdFNhbmRib3hSZXNwb25zZRJeCg1DcmVhdGVTYW5kYm94EiUuc2FuZGJhci5ub2RlLnYxLkNyZWF0ZVNhbmRib3hSZXF1ZXN0GiYuc2FuZGJhci5ub2RlLnYxLkNyZWF0ZVNhbmRib3hSZXNwb25zZRJhCg5EZXN0cm95U2FuZGJveBImLnNhbmRiYXIubm9kZS52MS5EZXN0cm95U2FuZGJveFJlcXVlc3QaJy5zYW5kYmFyLm5vZGUudjEuRGVzdHJveVNhbmRib3hSZXNwb25zZRJeCg1MaXN0U2FuZGJveGVzEiUuc2FuZGJhci5ub2RlLnYxLkxpc3RTYW5kYm94ZXNSZXF1ZXN0GiYuc2FuZGJhci5ub2RlLnYxLkxpc3RTYW5kYm94ZXNSZXNwb25zZRJPCghHZXRVc2FnZRIgLnNhbmRiYXIubm9kZS52MS5HZXRVc2FnZVJlcXVlc3QaIS5zYW5kYmFyLm5vZGUudjEuR2V0VXNhZ2VSZXNwb25zZRJbCgxQYXVzZVNhbmRib3gSJC5zYW5kYmFyLm5vZGUudjEuUGF1c2VTYW5kYm94UmVxdWVzdBolLnNhbmRiYXIubm9kZS52MS5QYXVzZVNhbmRib3hSZXNwb25zZRJeCg1SZXN1bWVTYW5kYm94EiUuc2FuZGJhci5ub2RlLnYxLlJlc3VtZVNhbmRib3hSZXF1ZXN0GiYuc2FuZGJhci5ub2RlLnYxLlJlc3VtZVNhbmRib3hSZXNwb25zZRJkCg9TbmFwc2hvdFNhbmRib3gSJy5zYW5kYmFyLm5vZGUudjEuU25hcHNob3RTYW5kYm94UmVxdWVzdBooLnNhbmRiYXIubm9kZS52MS5TbmFwc2hvdFNhbmRib3hSZXNwb25zZRJhCg5SZW1vdmVTbmFwc2hvdBImLnNhbmRiYXIubm9kZS52MS5SZW1vdmVTbmFwc2hvdFJlcXVlc3QaJy5zYW5kYmFyLm5vZGUudjEuUmVtb3ZlU25hcHNob3RSZXNwb25zZRJeCg1MaXN0U25hcHNob3RzEiUuc2FuZGJhci5ub2RlLnYxLkxpc3RTbmFwc2hvdHNSZXF1ZXN0GiYuc2FuZGJhci5ub2RlLnYxLkxpc3RTbmFwc2hvdHNSZXNwb25zZRJECgVXYXRjaBIdLnNhbmRiYXIubm9kZS52MS5XYXRjaFJlcXVlc3QaGi5zYW5kYmFyLm5vZGUudjEuTm9kZUV2ZW50MAFiBnByb3RvMw");
+  fileDesc("Cgpub2RlLnByb3RvEg9zYW5kYmFyLm5vZGUudjEiWQoJUmVzb3VyY2VzEhEKCWNwdV9jb3VudBgBIAEoDRIRCgltZW1vcnlfbWIYAiABKA0SFAoMZGlza19zaXplX21iGAMgASgNEhAKCHBpZHNfbWF4GAQgASgNIhgKBlJvb3RGcxIOCgZsYXllcnMYASADKAkinAEKC0d1ZXN0Q29uZmlnEjIKA2VudhgBIAMoCzIlLnNhbmRiYXIubm9kZS52MS5HdWVzdENvbmZpZy5FbnZFbnRyeRIUCgxkZWZhdWx0X3VzZXIYAiABKAkSFwoPZGVmYXVsdF93b3JrZGlyGAMgASgJGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi0QQKDU5ldHdvcmtQb2xpY3kSDQoFYWxsb3cYASADKAkSDAoEZGVueRgCIAMoCRITCgthbGxvd19uYW1lcxgDIAMoCRI4CgVydWxlcxgEIAMoCzIpLnNhbmRiYXIubm9kZS52MS5OZXR3b3JrUG9saWN5LlJ1bGVzRW50cnkSQAoMZWdyZXNzX3Byb3h5GAUgASgLMiouc2FuZGJhci5ub2RlLnYxLk5ldHdvcmtQb2xpY3kuU29ja3NTZXJ2ZXISPAoHc2VjcmV0cxgGIAMoCzIrLnNhbmRiYXIubm9kZS52MS5OZXR3b3JrUG9saWN5LlNlY3JldHNFbnRyeRpUCgpSdWxlc0VudHJ5EgsKA2tleRgBIAEoCRI1CgV2YWx1ZRgCIAEoCzImLnNhbmRiYXIubm9kZS52MS5OZXR3b3JrUG9saWN5LkhlYWRlcnM6AjgBGi4KDFNlY3JldHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGn8KB0hlYWRlcnMSRAoHaGVhZGVycxgBIAMoCzIzLnNhbmRiYXIubm9kZS52MS5OZXR3b3JrUG9saWN5LkhlYWRlcnMuSGVhZGVyc0VudHJ5Gi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGk0KC1NvY2tzU2VydmVyEgwKBGhvc3QYASABKAkSDAoEcG9ydBgCIAEoDRIQCgh1c2VybmFtZRgDIAEoCRIQCghwYXNzd29yZBgEIAEoCSJYChFTZXROZXR3b3JrUmVxdWVzdBISCgpzYW5kYm94X2lkGAEgASgJEi8KB25ldHdvcmsYAiABKAsyHi5zYW5kYmFyLm5vZGUudjEuTmV0d29ya1BvbGljeSIUChJTZXROZXR3b3JrUmVzcG9uc2UivQEKFVJlc2VydmVTYW5kYm94UmVxdWVzdBITCgt0ZW1wbGF0ZV9pZBgBIAEoCRIQCghidWlsZF9pZBgCIAEoCRIoCgdyb290X2ZzGAMgASgLMhcuc2FuZGJhci5ub2RlLnYxLlJvb3RGcxItCglyZXNvdXJjZXMYBCABKAsyGi5zYW5kYmFyLm5vZGUudjEuUmVzb3VyY2VzEg8KB3J1bnRpbWUYBSABKAkSEwoLc25hcHNob3RfaWQYBiABKAkiLAoWUmVzZXJ2ZVNhbmRib3hSZXNwb25zZRISCgpzYW5kYm94X2lkGAEgASgJIhcKFUV4cGVjdFNhbmRib3hSZXNwb25zZSKuAgoUQ3JlYXRlU2FuZGJveFJlcXVlc3QSEgoKc2FuZGJveF9pZBgBIAEoCRITCgt0ZW1wbGF0ZV9pZBgCIAEoCRIQCghidWlsZF9pZBgDIAEoCRIoCgdyb290X2ZzGAQgASgLMhcuc2FuZGJhci5ub2RlLnYxLlJvb3RGcxItCglyZXNvdXJjZXMYBSABKAsyGi5zYW5kYmFyLm5vZGUudjEuUmVzb3VyY2VzEisKBWd1ZXN0GAYgASgLMhwuc2FuZGJhci5ub2RlLnYxLkd1ZXN0Q29uZmlnEg8KB3J1bnRpbWUYByABKAkSEwoLc25hcHNob3RfaWQYCCABKAkSLwoHbmV0d29yaxgJIAEoCzIeLnNhbmRiYXIubm9kZS52MS5OZXR3b3JrUG9saWN5IiUKFUNyZWF0ZVNhbmRib3hSZXNwb25zZRIMCgR3YXJtGAEgASgIIisKFURlc3Ryb3lTYW5kYm94UmVxdWVzdBISCgpzYW5kYm94X2lkGAEgASgJIhgKFkRlc3Ryb3lTYW5kYm94UmVzcG9uc2UiFgoUTGlzdFNhbmRib3hlc1JlcXVlc3QiUwoLTm9kZVNhbmRib3gSEgoKc2FuZGJveF9pZBgBIAEoCRIwCgVzdGF0ZRgCIAEoDjIhLnNhbmRiYXIubm9kZS52MS5Ob2RlU2FuZGJveFN0YXRlIkgKFUxpc3RTYW5kYm94ZXNSZXNwb25zZRIvCglzYW5kYm94ZXMYASADKAsyHC5zYW5kYmFyLm5vZGUudjEuTm9kZVNhbmRib3giJQoPR2V0VXNhZ2VSZXF1ZXN0EhIKCnNhbmRib3hfaWQYASABKAkiuAEKEEdldFVzYWdlUmVzcG9uc2USEAoIY3B1X3VzZWMYASABKAQSGQoRbWVtb3J5X3VzZWRfYnl0ZXMYAiABKAQSGgoSbWVtb3J5X2NhY2hlX2J5dGVzGAMgASgEEhoKEm1lbW9yeV90b3RhbF9ieXRlcxgEIAEoBBIXCg9kaXNrX3VzZWRfYnl0ZXMYBSABKAQSGAoQZGlza190b3RhbF9ieXRlcxgGIAEoBBIMCgRwaWRzGAcgASgNIlAKE1BhdXNlU2FuZGJveFJlcXVlc3QSEgoKc2FuZGJveF9pZBgBIAEoCRIOCgZtZW1vcnkYAiABKAgSFQoNcmVxdWlyZV9hZ2VudBgDIAEoCCIWChRQYXVzZVNhbmRib3hSZXNwb25zZSKYAQoUUmVzdW1lU2FuZGJveFJlcXVlc3QSEgoKc2FuZGJveF9pZBgBIAEoCRIOCgZtZW1vcnkYAiABKAgSKwoFZ3Vlc3QYAyABKAsyHC5zYW5kYmFyLm5vZGUudjEuR3Vlc3RDb25maWcSLwoHbmV0d29yaxgEIAEoCzIeLnNhbmRiYXIubm9kZS52MS5OZXR3b3JrUG9saWN5IjcKFVJlc3VtZVNhbmRib3hSZXNwb25zZRIOCgZtZW1vcnkYASABKAgSDgoGZGV0YWlsGAIgASgJIlUKFlNuYXBzaG90U2FuZGJveFJlcXVlc3QSEgoKc2FuZGJveF9pZBgBIAEoCRITCgtzbmFwc2hvdF9pZBgCIAEoCRISCgpmaWxlc19vbmx5GAMgASgIIhkKF1NuYXBzaG90U2FuZGJveFJlc3BvbnNlIiwKFVJlbW92ZVNuYXBzaG90UmVxdWVzdBITCgtzbmFwc2hvdF9pZBgBIAEoCSIYChZSZW1vdmVTbmFwc2hvdFJlc3BvbnNlIhYKFExpc3RTbmFwc2hvdHNSZXF1ZXN0Ii0KFUxpc3RTbmFwc2hvdHNSZXNwb25zZRIUCgxzbmFwc2hvdF9pZHMYASADKAkiDgoMV2F0Y2hSZXF1ZXN0ItsCCglOb2RlRXZlbnQSEgoKc2FuZGJveF9pZBgBIAEoCRINCgVhdF9tcxgCIAEoAxIvCgRleGl0GAMgASgLMh8uc2FuZGJhci5ub2RlLnYxLk5vZGVFdmVudC5FeGl0SAASMwoGcmVsaWVmGAQgASgLMiEuc2FuZGJhci5ub2RlLnYxLk5vZGVFdmVudC5SZWxpZWZIABIzCgZkZW5pZWQYBSABKAsyIS5zYW5kYmFyLm5vZGUudjEuTm9kZUV2ZW50LkRlbmllZEgAGiYKBEV4aXQSDgoGcmVhc29uGAEgASgJEg4KBmRldGFpbBgCIAEoCRonCgZSZWxpZWYSDAoEa2luZBgBIAEoCRIPCgdtZXNzYWdlGAIgASgJGjYKBkRlbmllZBIQCghwcm90b2NvbBgBIAEoCRIMCgRob3N0GAIgASgJEgwKBHBvcnQYAyABKA1CBwoFZXZlbnQqdQoQTm9kZVNhbmRib3hTdGF0ZRIiCh5OT0RFX1NBTkRCT1hfU1RBVEVfVU5TUEVDSUZJRUQQABIeChpOT0RFX1NBTkRCT1hfU1RBVEVfUlVOTklORxABEh0KGU5PREVfU0FOREJPWF9TVEFURV9QQVVTRUQQAjLICQoLTm9kZVNlcnZpY2USYQoOUmVzZXJ2ZVNhbmRib3gSJi5zYW5kYmFyLm5vZGUudjEuUmVzZXJ2ZVNhbmRib3hSZXF1ZXN0Gicuc2FuZGJhci5ub2RlLnYxLlJlc2VydmVTYW5kYm94UmVzcG9uc2USXwoNRXhwZWN0U2FuZGJveBImLnNhbmRiYXIubm9kZS52MS5SZXNlcnZlU2FuZGJveFJlcXVlc3QaJi5zYW5kYmFyLm5vZGUudjEuRXhwZWN0U2FuZGJveFJlc3BvbnNlEl4KDUNyZWF0ZVNhbmRib3gSJS5zYW5kYmFyLm5vZGUudjEuQ3JlYXRlU2FuZGJveFJlcXVlc3QaJi5zYW5kYmFyLm5vZGUudjEuQ3JlYXRlU2FuZGJveFJlc3BvbnNlEmEKDkRlc3Ryb3lTYW5kYm94EiYuc2FuZGJhci5ub2RlLnYxLkRlc3Ryb3lTYW5kYm94UmVxdWVzdBonLnNhbmRiYXIubm9kZS52MS5EZXN0cm95U2FuZGJveFJlc3BvbnNlEl4KDUxpc3RTYW5kYm94ZXMSJS5zYW5kYmFyLm5vZGUudjEuTGlzdFNhbmRib3hlc1JlcXVlc3QaJi5zYW5kYmFyLm5vZGUudjEuTGlzdFNhbmRib3hlc1Jlc3BvbnNlEk8KCEdldFVzYWdlEiAuc2FuZGJhci5ub2RlLnYxLkdldFVzYWdlUmVxdWVzdBohLnNhbmRiYXIubm9kZS52MS5HZXRVc2FnZVJlc3BvbnNlElsKDFBhdXNlU2FuZGJveBIkLnNhbmRiYXIubm9kZS52MS5QYXVzZVNhbmRib3hSZXF1ZXN0GiUuc2FuZGJhci5ub2RlLnYxLlBhdXNlU2FuZGJveFJlc3BvbnNlEl4KDVJlc3VtZVNhbmRib3gSJS5zYW5kYmFyLm5vZGUudjEuUmVzdW1lU2FuZGJveFJlcXVlc3QaJi5zYW5kYmFyLm5vZGUudjEuUmVzdW1lU2FuZGJveFJlc3BvbnNlElUKClNldE5ldHdvcmsSIi5zYW5kYmFyLm5vZGUudjEuU2V0TmV0d29ya1JlcXVlc3QaIy5zYW5kYmFyLm5vZGUudjEuU2V0TmV0d29ya1Jlc3BvbnNlEmQKD1NuYXBzaG90U2FuZGJveBInLnNhbmRiYXIubm9kZS52MS5TbmFwc2hvdFNhbmRib3hSZXF1ZXN0Giguc2FuZGJhci5ub2RlLnYxLlNuYXBzaG90U2FuZGJveFJlc3BvbnNlEmEKDlJlbW92ZVNuYXBzaG90EiYuc2FuZGJhci5ub2RlLnYxLlJlbW92ZVNuYXBzaG90UmVxdWVzdBonLnNhbmRiYXIubm9kZS52MS5SZW1vdmVTbmFwc2hvdFJlc3BvbnNlEl4KDUxpc3RTbmFwc2hvdHMSJS5zYW5kYmFyLm5vZGUudjEuTGlzdFNuYXBzaG90c1JlcXVlc3QaJi5zYW5kYmFyLm5vZGUudjEuTGlzdFNuYXBzaG90c1Jlc3BvbnNlEkQKBVdhdGNoEh0uc2FuZGJhci5ub2RlLnYxLldhdGNoUmVxdWVzdBoaLnNhbmRiYXIubm9kZS52MS5Ob2RlRXZlbnQwAWIGcHJvdG8z");
 
 /**
  * Describes the message sandbar.node.v1.Resources.
@@ -35,186 +35,228 @@ export const GuestConfigSchema = /*@__PURE__*/
   messageDesc(file_node, 2);
 
 /**
+ * Describes the message sandbar.node.v1.NetworkPolicy.
+ * Use `create(NetworkPolicySchema)` to create a new message.
+ */
+export const NetworkPolicySchema = /*@__PURE__*/
+  messageDesc(file_node, 3);
+
+/**
+ * Describes the message sandbar.node.v1.NetworkPolicy.Headers.
+ * Use `create(NetworkPolicy_HeadersSchema)` to create a new message.
+ */
+export const NetworkPolicy_HeadersSchema = /*@__PURE__*/
+  messageDesc(file_node, 3, 0);
+
+/**
+ * Describes the message sandbar.node.v1.NetworkPolicy.SocksServer.
+ * Use `create(NetworkPolicy_SocksServerSchema)` to create a new message.
+ */
+export const NetworkPolicy_SocksServerSchema = /*@__PURE__*/
+  messageDesc(file_node, 3, 1);
+
+/**
+ * Describes the message sandbar.node.v1.SetNetworkRequest.
+ * Use `create(SetNetworkRequestSchema)` to create a new message.
+ */
+export const SetNetworkRequestSchema = /*@__PURE__*/
+  messageDesc(file_node, 4);
+
+/**
+ * Describes the message sandbar.node.v1.SetNetworkResponse.
+ * Use `create(SetNetworkResponseSchema)` to create a new message.
+ */
+export const SetNetworkResponseSchema = /*@__PURE__*/
+  messageDesc(file_node, 5);
+
+/**
  * Describes the message sandbar.node.v1.ReserveSandboxRequest.
  * Use `create(ReserveSandboxRequestSchema)` to create a new message.
  */
 export const ReserveSandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 3);
+  messageDesc(file_node, 6);
 
 /**
  * Describes the message sandbar.node.v1.ReserveSandboxResponse.
  * Use `create(ReserveSandboxResponseSchema)` to create a new message.
  */
 export const ReserveSandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 4);
+  messageDesc(file_node, 7);
 
 /**
  * Describes the message sandbar.node.v1.ExpectSandboxResponse.
  * Use `create(ExpectSandboxResponseSchema)` to create a new message.
  */
 export const ExpectSandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 5);
+  messageDesc(file_node, 8);
 
 /**
  * Describes the message sandbar.node.v1.CreateSandboxRequest.
  * Use `create(CreateSandboxRequestSchema)` to create a new message.
  */
 export const CreateSandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 6);
+  messageDesc(file_node, 9);
 
 /**
  * Describes the message sandbar.node.v1.CreateSandboxResponse.
  * Use `create(CreateSandboxResponseSchema)` to create a new message.
  */
 export const CreateSandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 7);
+  messageDesc(file_node, 10);
 
 /**
  * Describes the message sandbar.node.v1.DestroySandboxRequest.
  * Use `create(DestroySandboxRequestSchema)` to create a new message.
  */
 export const DestroySandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 8);
+  messageDesc(file_node, 11);
 
 /**
  * Describes the message sandbar.node.v1.DestroySandboxResponse.
  * Use `create(DestroySandboxResponseSchema)` to create a new message.
  */
 export const DestroySandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 9);
+  messageDesc(file_node, 12);
 
 /**
  * Describes the message sandbar.node.v1.ListSandboxesRequest.
  * Use `create(ListSandboxesRequestSchema)` to create a new message.
  */
 export const ListSandboxesRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 10);
+  messageDesc(file_node, 13);
 
 /**
  * Describes the message sandbar.node.v1.NodeSandbox.
  * Use `create(NodeSandboxSchema)` to create a new message.
  */
 export const NodeSandboxSchema = /*@__PURE__*/
-  messageDesc(file_node, 11);
+  messageDesc(file_node, 14);
 
 /**
  * Describes the message sandbar.node.v1.ListSandboxesResponse.
  * Use `create(ListSandboxesResponseSchema)` to create a new message.
  */
 export const ListSandboxesResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 12);
+  messageDesc(file_node, 15);
 
 /**
  * Describes the message sandbar.node.v1.GetUsageRequest.
  * Use `create(GetUsageRequestSchema)` to create a new message.
  */
 export const GetUsageRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 13);
+  messageDesc(file_node, 16);
 
 /**
  * Describes the message sandbar.node.v1.GetUsageResponse.
  * Use `create(GetUsageResponseSchema)` to create a new message.
  */
 export const GetUsageResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 14);
+  messageDesc(file_node, 17);
 
 /**
  * Describes the message sandbar.node.v1.PauseSandboxRequest.
  * Use `create(PauseSandboxRequestSchema)` to create a new message.
  */
 export const PauseSandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 15);
+  messageDesc(file_node, 18);
 
 /**
  * Describes the message sandbar.node.v1.PauseSandboxResponse.
  * Use `create(PauseSandboxResponseSchema)` to create a new message.
  */
 export const PauseSandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 16);
+  messageDesc(file_node, 19);
 
 /**
  * Describes the message sandbar.node.v1.ResumeSandboxRequest.
  * Use `create(ResumeSandboxRequestSchema)` to create a new message.
  */
 export const ResumeSandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 17);
+  messageDesc(file_node, 20);
 
 /**
  * Describes the message sandbar.node.v1.ResumeSandboxResponse.
  * Use `create(ResumeSandboxResponseSchema)` to create a new message.
  */
 export const ResumeSandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 18);
+  messageDesc(file_node, 21);
 
 /**
  * Describes the message sandbar.node.v1.SnapshotSandboxRequest.
  * Use `create(SnapshotSandboxRequestSchema)` to create a new message.
  */
 export const SnapshotSandboxRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 19);
+  messageDesc(file_node, 22);
 
 /**
  * Describes the message sandbar.node.v1.SnapshotSandboxResponse.
  * Use `create(SnapshotSandboxResponseSchema)` to create a new message.
  */
 export const SnapshotSandboxResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 20);
+  messageDesc(file_node, 23);
 
 /**
  * Describes the message sandbar.node.v1.RemoveSnapshotRequest.
  * Use `create(RemoveSnapshotRequestSchema)` to create a new message.
  */
 export const RemoveSnapshotRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 21);
+  messageDesc(file_node, 24);
 
 /**
  * Describes the message sandbar.node.v1.RemoveSnapshotResponse.
  * Use `create(RemoveSnapshotResponseSchema)` to create a new message.
  */
 export const RemoveSnapshotResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 22);
+  messageDesc(file_node, 25);
 
 /**
  * Describes the message sandbar.node.v1.ListSnapshotsRequest.
  * Use `create(ListSnapshotsRequestSchema)` to create a new message.
  */
 export const ListSnapshotsRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 23);
+  messageDesc(file_node, 26);
 
 /**
  * Describes the message sandbar.node.v1.ListSnapshotsResponse.
  * Use `create(ListSnapshotsResponseSchema)` to create a new message.
  */
 export const ListSnapshotsResponseSchema = /*@__PURE__*/
-  messageDesc(file_node, 24);
+  messageDesc(file_node, 27);
 
 /**
  * Describes the message sandbar.node.v1.WatchRequest.
  * Use `create(WatchRequestSchema)` to create a new message.
  */
 export const WatchRequestSchema = /*@__PURE__*/
-  messageDesc(file_node, 25);
+  messageDesc(file_node, 28);
 
 /**
  * Describes the message sandbar.node.v1.NodeEvent.
  * Use `create(NodeEventSchema)` to create a new message.
  */
 export const NodeEventSchema = /*@__PURE__*/
-  messageDesc(file_node, 26);
+  messageDesc(file_node, 29);
 
 /**
  * Describes the message sandbar.node.v1.NodeEvent.Exit.
  * Use `create(NodeEvent_ExitSchema)` to create a new message.
  */
 export const NodeEvent_ExitSchema = /*@__PURE__*/
-  messageDesc(file_node, 26, 0);
+  messageDesc(file_node, 29, 0);
 
 /**
  * Describes the message sandbar.node.v1.NodeEvent.Relief.
  * Use `create(NodeEvent_ReliefSchema)` to create a new message.
  */
 export const NodeEvent_ReliefSchema = /*@__PURE__*/
-  messageDesc(file_node, 26, 1);
+  messageDesc(file_node, 29, 1);
+
+/**
+ * Describes the message sandbar.node.v1.NodeEvent.Denied.
+ * Use `create(NodeEvent_DeniedSchema)` to create a new message.
+ */
+export const NodeEvent_DeniedSchema = /*@__PURE__*/
+  messageDesc(file_node, 29, 2);
 
 /**
  * Describes the enum sandbar.node.v1.NodeSandboxState.

@@ -125,7 +125,10 @@ export function serveMetrics(app: Api, { metrics, sandboxes, auth }: Dependencie
     async (request) => {
       const { from, to } = rangeOf(request.query, Date.now() - HOUR_MS);
       const teamId = ownTeam(callerOf(request).team.id, request.params.teamID);
-      return (await metrics.range<TeamSample>(teamId, from, to)).map(({ at, sample }) => ({ ...timeOf(at), ...sample }));
+      return (await metrics.range<TeamSample>(teamId, from, to)).map(({ at, sample }) => ({
+        ...timeOf(at),
+        ...sample,
+      }));
     },
   );
   app.get(
@@ -145,7 +148,9 @@ export function serveMetrics(app: Api, { metrics, sandboxes, auth }: Dependencie
       const { from, to } = rangeOf(request.query, Date.now() - HOUR_MS);
       const teamId = ownTeam(callerOf(request).team.id, request.params.teamID);
       const field =
-        request.query.metric === 'concurrent_sandboxes' ? ('concurrentSandboxes' as const) : ('sandboxStartRate' as const);
+        request.query.metric === 'concurrent_sandboxes'
+          ? ('concurrentSandboxes' as const)
+          : ('sandboxStartRate' as const);
       const samples = await metrics.range<TeamSample>(teamId, from, to);
       const most = samples.reduce(
         (best, { at, sample }) => (sample[field] > best.value ? { at, value: sample[field] } : best),
@@ -156,11 +161,7 @@ export function serveMetrics(app: Api, { metrics, sandboxes, auth }: Dependencie
   );
 }
 
-async function found(
-  sandboxes: Pick<Sandboxes, 'get'>,
-  teamId: string,
-  id: string,
-): Promise<SandboxRow | undefined> {
+async function found(sandboxes: Pick<Sandboxes, 'get'>, teamId: string, id: string): Promise<SandboxRow | undefined> {
   try {
     return await sandboxes.get(teamId, id);
   } catch (error) {

@@ -20,7 +20,15 @@ interface Dependencies {
 const tags = ['sandboxes'];
 const Memory = Type.Optional(Type.Boolean({ default: true, description: 'false: only the files' }));
 
-const PauseBody = Type.Object({ memory: Memory }, { title: 'PauseSandbox' });
+const PauseBody = Type.Object(
+  {
+    memory: Memory,
+    requireHealthyGuest: Type.Optional(
+      Type.Boolean({ default: false, description: 'Refuse (503) while the agent in the sandbox does not answer' }),
+    ),
+  },
+  { title: 'PauseSandbox' },
+);
 
 const ResumeBody = Type.Object(
   {
@@ -55,11 +63,17 @@ export function serveLifecycle(app: Api, { sandboxes, config, auth }: Dependenci
     {
       onRequest,
       preValidation: optionalBody,
-      schema: { ...one, body: PauseBody, response: { 204: Nothing('Paused'), ...failures }, summary: 'Pause a sandbox' },
+      schema: {
+        ...one,
+        body: PauseBody,
+        response: { 204: Nothing('Paused'), ...failures },
+        summary: 'Pause a sandbox',
+      },
     },
     async (request, reply) => {
       const id = parseSandboxId(request.params.sandboxID);
-      await sandboxes.pause(callerOf(request).team.id, id, { memory: request.body.memory ?? true });
+      const { memory = true, requireHealthyGuest: requireAgent = false } = request.body;
+      await sandboxes.pause(callerOf(request).team.id, id, { memory, requireAgent });
       return reply.code(204).send(undefined);
     },
   );

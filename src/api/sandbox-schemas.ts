@@ -131,6 +131,9 @@ export const SandboxDetail = Type.Object(
       autoResume: Type.Boolean(),
       onTimeout: OneOf(['kill', 'pause']),
     }),
+    pauseMode: Type.Optional(
+      OneOf(['full', 'filesystem'], { description: 'What the pause saved; absent while it does not stand still' }),
+    ),
   },
   { title: 'SandboxDetail' },
 );

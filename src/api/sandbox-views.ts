@@ -49,6 +49,7 @@ export function sandboxDetailOf(row: SandboxRow): Static<typeof SandboxDetail> {
     domain: null,
     ...(row.network !== null && { network: withoutPassword(row.network) }),
     lifecycle: { autoResume: row.autoResume, onTimeout: row.autoPause ? 'pause' : 'kill' },
+    ...(row.state === 'paused' && { pauseMode: row.memoryKept ? 'full' : 'filesystem' }),
   };
 }
 

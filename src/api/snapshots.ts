@@ -25,7 +25,10 @@ const SnapshotInfo = Type.Object(
 );
 
 const NewSnapshot = Type.Object(
-  { name: Type.Optional(Type.String({ description: '[namespace/]alias[:tag]' })) },
+  {
+    name: Type.Optional(Type.String({ description: '[namespace/]alias[:tag]' })),
+    memory: Type.Optional(Type.Boolean({ default: true, description: 'false: only the files' })),
+  },
   { title: 'NewSnapshot' },
 );
 
@@ -54,7 +57,8 @@ export function serveSnapshots(app: Api, { snapshots, auth }: Dependencies): voi
     },
     async (request, reply) => {
       const id = parseSandboxId(request.params.sandboxID);
-      const snapshot = await snapshots.create(callerOf(request).team, id, request.body.name);
+      const { name, memory = true } = request.body;
+      const snapshot = await snapshots.create(callerOf(request).team, id, { name, filesOnly: !memory });
       return reply.code(201).send(infoOf(snapshot));
     },
   );

@@ -165,6 +165,7 @@ async function startNode(config: Config, artifacts: Artifacts, log: Log): Promis
       stateDir: config.stateDir,
       networkRange: config.networkRange,
       warmPool: config.warmPool,
+      pauseHoldMs: config.pauseHoldSeconds * 1000,
       programs: {
         agent: artifacts.agent,
         hostHelper: artifacts.hostHelper,

@@ -26,6 +26,8 @@ export interface Config {
   maxTimeoutSeconds: number;
   /** Most sandboxes kept booted ahead for one template build. */
   warmPool: number;
+  /** How long a paused sandbox stays in memory beside its image on disk, so that a resume is only a thaw. */
+  pauseHoldSeconds: number;
   /** Size of a sandbox's writable disk where its template names none. */
   diskSizeMb: number;
   logLevel: 'debug' | 'info' | 'warn' | 'error';
@@ -87,6 +89,12 @@ export const settings = {
     fallback: '8',
     help: 'sandboxes kept booted ahead for each template build in use, 0 for none',
   },
+  pauseHold: {
+    env: 'SANDBAR_PAUSE_HOLD_SECONDS',
+    flag: 'pause-hold-seconds',
+    fallback: '15',
+    help: 'how long a paused sandbox stays in memory too',
+  },
   diskSizeMb: {
     env: 'SANDBAR_DISK_SIZE_MB',
     flag: 'disk-size-mb',
@@ -139,6 +147,7 @@ export function loadConfig(env: NodeJS.ProcessEnv, flags: Record<string, string 
     maxSandboxes: integer('maxSandboxes', 1, 1_000_000),
     maxTimeoutSeconds: integer('maxTimeout', 1, 24 * 365) * 3600,
     warmPool: integer('warmPool', 0, 1000),
+    pauseHoldSeconds: integer('pauseHold', 0, 86_400),
     diskSizeMb: integer('diskSizeMb', 64, 16 * 1024 * 1024),
     logLevel: choice('logLevel', ['debug', 'info', 'warn', 'error']),
   };

@@ -14,6 +14,9 @@ export interface Schema {
   templateAliases: TemplateAliasRow;
   templateTags: TemplateTagRow;
   templateBuilds: Stored<TemplateBuildRow, never, 'layers' | 'env' | 'reason'>;
+  buildRequests: Stored<BuildRequestRow, never, 'tags'>;
+  buildLogs: BuildLogRow;
+  buildCache: Stored<BuildCacheRow, never, 'layers'>;
   sandboxEvents: Stored<SandboxEventRow, never, 'data'>;
   sandboxLogs: Stored<SandboxLogRow, never, 'fields'>;
   metrics: MetricRow;
@@ -177,13 +180,38 @@ export interface MetricRow {
   sample: string;
 }
 
-type SandboxFlag =
-  | 'secure'
-  | 'autoPause'
-  | 'autoPauseMemory'
-  | 'autoResume'
-  | 'allowInternetAccess'
-  | 'memoryKept';
+/** What a build was asked for with, beside what its row holds. */
+export interface BuildRequestRow {
+  buildId: string;
+  teamId: string;
+  /** Tags that point at the build once it is ready. */
+  tags: string[];
+}
+
+/** A line of a build's log. */
+export interface BuildLogRow {
+  buildId: string;
+  /** Counts from 0 without a gap. */
+  position: number;
+  createdAt: number;
+  /** 0 debug, 1 info, 2 warn, 3 error. */
+  level: number;
+  /** `base`, the number of a step from 1, `finalize`, or null. */
+  step: string | null;
+  message: string;
+}
+
+/** What is known to come out of a piece of work. */
+export interface BuildCacheRow {
+  /** Hash of everything that the outcome depends on. */
+  key: string;
+  /** Layers that it added, lowest first. */
+  layers: string[];
+  createdAt: number;
+  usedAt: number;
+}
+
+type SandboxFlag = 'secure' | 'autoPause' | 'autoPauseMemory' | 'autoResume' | 'allowInternetAccess' | 'memoryKept';
 type SandboxJson = 'earlierTokens' | 'metadata' | 'envVars' | 'network' | 'volumeMounts';
 
 export const sandboxColumns = columnCodec<SandboxRow>()<SandboxFlag, SandboxJson>(
@@ -196,3 +224,5 @@ export const templateColumns = columnCodec<TemplateRow>()(['public'], []);
 export const templateBuildColumns = columnCodec<TemplateBuildRow>()([], ['layers', 'env', 'reason']);
 export const sandboxEventColumns = columnCodec<SandboxEventRow>()([], ['data']);
 export const sandboxLogColumns = columnCodec<SandboxLogRow>()([], ['fields']);
+export const buildRequestColumns = columnCodec<BuildRequestRow>()([], ['tags']);
+export const buildCacheColumns = columnCodec<BuildCacheRow>()([], ['layers']);

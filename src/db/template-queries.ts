@@ -53,6 +53,11 @@ export async function findByAlias(db: Executor, namespace: string, alias: string
   return stored && templateColumns.decode(stored);
 }
 
+export async function findById(db: Executor, id: string): Promise<TemplateRow | undefined> {
+  const stored = await db.selectFrom('templates').selectAll().where('id', '=', id).executeTakeFirst();
+  return stored && templateColumns.decode(stored);
+}
+
 export async function findTagged(db: Executor, templateId: string, tag: string): Promise<TemplateBuildRow | undefined> {
   const stored = await db
     .selectFrom('templateTags')

@@ -20,6 +20,7 @@ export async function* readFileRange(
   signal: AbortSignal,
 ): AsyncGenerator<Buffer> {
   const ahead: Reading[] = [];
+  let present: Reading | undefined;
   let asked = start;
   const askAhead = () => {
     while (ahead.length < READS_AHEAD && asked < end) {
@@ -36,10 +37,12 @@ export async function* readFileRange(
     askAhead();
     for (let reading = ahead.shift(); reading !== undefined; reading = ahead.shift()) {
       askAhead();
+      present = reading;
       for (let piece = await reading.first; !piece.done; piece = await reading.pieces.next()) yield piece.value;
     }
   } finally {
-    for (const reading of ahead) void reading.pieces.return?.().catch(() => undefined);
+    // A reader that leaves early gives the connections back, also the one whose bytes have all arrived.
+    for (const reading of [present, ...ahead]) void reading?.pieces.return?.().catch(() => undefined);
   }
 }
 

@@ -11,6 +11,8 @@ const MAX_WAIT_MS = 30_000;
 /** The agent forgets a subscriber after 10 s without a read; a client that is slow to take its output must not be forgotten. */
 const HOLD_EVERY_MS = 4_000;
 
+const FORGET_AFTER_MS = 100;
+
 /** A subscription to the output of one process. */
 export interface Subscription {
   agent: Agent;
@@ -77,9 +79,17 @@ async function* events(subscription: Subscription, first: OutputBatch): AsyncGen
       batch = await agent.readOutput({ ...position, length: BATCH_BYTES, waitMs, replay: false }, signal);
     }
   } finally {
-    // Not waited for: a client that left is not there to hear, and the agent forgets by itself in the end.
-    void agent.unsubscribe(pid, subscriber).catch(() => undefined);
+    if (!batch.end) forget(subscription, pid);
   }
+}
+
+/**
+ * Gives a subscription back that was left before the end, so that the process is not held back by a reader who is gone. A little later,
+ * since a read that was cut off may still be on its way and would make the subscriber anew; not waited for, since nobody is there to
+ * hear, and the agent forgets by itself in the end.
+ */
+function forget({ agent, subscriber }: Subscription, pid: number): void {
+  setTimeout(() => void agent.unsubscribe(pid, subscriber).catch(() => undefined), FORGET_AFTER_MS).unref();
 }
 
 /** Hands on output while telling the agent, for as long as the client takes over it, that the subscriber is still there. */

@@ -5,7 +5,7 @@ import { SandbarError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 
 interface Waiting {
-  resolve: () => void;
+  resolve: (words: string[]) => void;
   reject: (error: Error) => void;
 }
 
@@ -73,9 +73,26 @@ export class HostHelper {
     return this.#ask('sync', directory);
   }
 
-  /** Sets a network sysctl (dotted name) inside a network namespace. */
-  netnsSysctl(netnsFile: string, name: string, value: string): Promise<void> {
-    return this.#ask('sysctl', netnsFile, name, value);
+  /** Where a TCP connection was going that was redirected to this machine, by both its ends. */
+  async originalDestination(
+    client: { address: string; port: number },
+    local: { address: string; port: number },
+  ): Promise<{ address: string; port: number }> {
+    const [address = '', port = '0'] = await this.#question(
+      'origin',
+      ...[client, local].flatMap((end) => [end.address, String(end.port)]),
+    );
+    return { address, port: Number(port) };
+  }
+
+  /** Makes a network namespace with one interface, at `guest`, joined to `interfaceName` out here, at `host`. */
+  makeSlot(netns: string, interfaceName: string, host: string, guest: string): Promise<void> {
+    return this.#ask('slot-make', netns, interfaceName, host, guest);
+  }
+
+  /** Removes both; what is not there is success. */
+  removeSlot(netns: string, interfaceName: string): Promise<void> {
+    return this.#ask('slot-remove', netns, interfaceName);
   }
 
   /** Calls back once when the process ends; at once when it has ended already. */
@@ -93,7 +110,12 @@ export class HostHelper {
     if (this.#exitListeners.delete(key)) await this.#ask('forget', key);
   }
 
-  #ask(...words: string[]): Promise<void> {
+  async #ask(...words: string[]): Promise<void> {
+    await this.#question(...words);
+  }
+
+  /** Resolves to the words of the answer. */
+  #question(...words: string[]): Promise<string[]> {
     const child = this.#child;
     if (child === undefined) return Promise.reject(new SandbarError('unavailable', 'the host helper does not run'));
     const bad = words.find((word) => /[\t\n]/.test(word));
@@ -106,7 +128,8 @@ export class HostHelper {
   }
 
   #receive(line: string): void {
-    const [id = '', verdict, detail = ''] = line.split('\t');
+    const [id = '', verdict, ...words] = line.split('\t');
+    const [detail = ''] = words;
     if (id === '-' && verdict === 'exit') {
       const listener = this.#exitListeners.get(detail);
       this.#exitListeners.delete(detail);
@@ -115,7 +138,7 @@ export class HostHelper {
     }
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
-    if (verdict === 'ok') waiting?.resolve();
+    if (verdict === 'ok') waiting?.resolve(words);
     else waiting?.reject(new SandbarError('internal', detail));
   }
 

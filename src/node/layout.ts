@@ -47,6 +47,11 @@ export class Layout {
     return path.join(this.stateDir, 'network.json');
   }
 
+  /** The authority that sandboxes with header rules trust. */
+  get authorityDir(): string {
+    return path.join(this.stateDir, 'authority');
+  }
+
   get lockFile(): string {
     return path.join(this.stateDir, 'lock');
   }

@@ -77,7 +77,8 @@ export class LiveSandbox {
    */
   async diskUse(cpuUsec: number): Promise<DiskUse> {
     const last = this.#disk;
-    if (last !== undefined && cpuUsec - last.cpuUsec < IDLE_USEC && Date.now() - last.at < DISK_ANSWER_MS) return last.use;
+    if (last !== undefined && cpuUsec - last.cpuUsec < IDLE_USEC && Date.now() - last.at < DISK_ANSWER_MS)
+      return last.use;
     const use = await this.agent.disk('/', AbortSignal.timeout(DISK_TIMEOUT_MS));
     // The answer itself took some of its time.
     this.#disk = { use, at: Date.now(), cpuUsec: (await this.group.usage()).cpuUsec };

@@ -1,5 +1,6 @@
 import { readdir, rm } from 'node:fs/promises';
 import path from 'node:path';
+import { Authority } from '../core/certificates.ts';
 import type { RuntimeName } from '../core/config.ts';
 import { SandbarError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
@@ -8,11 +9,12 @@ import { Layers, TMP_MARK } from './disk/layers.ts';
 import { RootEdits } from './disk/root-edits.ts';
 import { SharedRoots } from './disk/shared-roots.ts';
 import { WritableDisks } from './disk/writable-disks.ts';
+import { guestSettings, needsTrust, trustInside } from './guest-trust.ts';
 import { HostHelper } from './host-helper.ts';
 import type { Layout } from './layout.ts';
 import { LiveSandbox } from './live-sandbox.ts';
 import { OPEN_POLICY } from './network/policy.ts';
-import { NetworkSlots } from './network/slots.ts';
+import { type NetworkOptions, NetworkSlots } from './network/slots.ts';
 import type { Records, SandboxRecord } from './record.ts';
 import { ContainerRuntime, IDS_PER_SANDBOX } from './runtime/container.ts';
 import type { BootSource, Runtime } from './runtime/contract.ts';
@@ -24,6 +26,9 @@ export interface Programs {
   runsc: string | undefined;
   crun: string | undefined;
 }
+
+/** What the operator says about the network of the sandboxes, and who hears of what was refused there. */
+export type MachineNetwork = Pick<NetworkOptions, 'range' | 'nameServers' | 'limits' | 'denied'>;
 
 const MIB = 1024 * 1024;
 const READY_SLOTS = 8;
@@ -41,8 +46,9 @@ export class Machine {
   readonly #records: Records;
   readonly #roots: SharedRoots;
   readonly #runtimes = new Map<RuntimeName, Runtime>();
+  #authorityMade: Promise<Authority> | undefined;
 
-  constructor(layout: Layout, records: Records, programs: Programs, networkRange: string | undefined, log: Log) {
+  constructor(layout: Layout, records: Records, programs: Programs, network: MachineNetwork, log: Log) {
     this.#layout = layout;
     this.#records = records;
     this.helper = new HostHelper(programs.hostHelper, log);
@@ -51,7 +57,13 @@ export class Machine {
     this.groups = new ControlGroups(layout.scope);
     this.#roots = new SharedRoots(layout.mergedDir, this.helper);
     this.slots = new NetworkSlots(
-      { scope: layout.scope, range: networkRange, stateFile: layout.networkFile, ready: READY_SLOTS },
+      {
+        scope: layout.scope,
+        stateFile: layout.networkFile,
+        ready: READY_SLOTS,
+        authority: () => this.#authority(),
+        ...network,
+      },
       this.helper,
       log,
     );
@@ -162,6 +174,11 @@ export class Machine {
     if (record?.slot !== undefined) await this.slots.release(record.slot);
   }
 
+  /** Makes a sandbox trust the service's authority, where its rules need that. */
+  async trustAuthority({ record, agent }: LiveSandbox, signal?: AbortSignal): Promise<void> {
+    if (needsTrust(record)) await trustInside(agent, (await this.#authority()).certificate, signal);
+  }
+
   /** Merged views that no sandbox uses. */
   async removeStrayRoots(): Promise<void> {
     const inUse = this.#roots.inUse;
@@ -185,16 +202,23 @@ export class Machine {
     await sandbox.awaitAgent(signal);
     await agent.configure(
       {
-        env: record.guest.env,
-        defaultUser: record.guest.defaultUser,
-        defaultWorkdir: record.guest.defaultWorkdir,
+        ...guestSettings(record),
         pidsMax: record.resources.pidsMax,
         ...(!born.equals(secret) && { secret }),
       },
       signal,
     );
     agent.retarget(slot.guest, secret);
+    await this.trustAuthority(sandbox, signal);
     if (source.from === undefined) await agent.remove({ user: 'root', path: TMP_MARK }, signal);
+  }
+
+  #authority(): Promise<Authority> {
+    this.#authorityMade ??= Authority.open(this.#layout.authorityDir, 'Sandbar egress').catch((error) => {
+      this.#authorityMade = undefined;
+      throw error;
+    });
+    return this.#authorityMade;
   }
 
   /** Each slot has a range of ids of its own; services of different scopes take different blocks of the 32 bits. */

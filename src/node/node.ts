@@ -11,12 +11,14 @@ import type { Log } from '../core/log.ts';
 import type { DataPlane } from './contract.ts';
 import type { Layers } from './disk/layers.ts';
 import type { RootEdits } from './disk/root-edits.ts';
+import { guestSettings, needsTrust } from './guest-trust.ts';
 import { Image } from './images.ts';
 import { Layout } from './layout.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { Machine, type Programs } from './machine.ts';
 import { connectTcp } from './network/connect.ts';
-import { OPEN_POLICY } from './network/policy.ts';
+import type { Denial } from './network/denials.ts';
+import { type NetworkPolicy, OPEN_POLICY } from './network/policy.ts';
 import { type GuestConfig, Records, type Resources, type SandboxRecord } from './record.ts';
 import { Relief, type ReliefEvent } from './relief.ts';
 import type { BootSource } from './runtime/contract.ts';
@@ -26,9 +28,17 @@ import { type WarmKind, WarmPool } from './warm-pool.ts';
 export interface NodeOptions {
   stateDir: string;
   networkRange: string | undefined;
+  /** DNS servers that sandboxes' questions go to, `address[:port]`; none: the machine's own. */
+  nameServers?: readonly string[];
+  /** Connections one sandbox may have open to the outside. */
+  sandboxConnections?: number;
+  /** Bytes a second each way of one sandbox; undefined: no limit. */
+  sandboxBytesPerSecond?: number | undefined;
   programs: Programs;
   /** Most sandboxes kept ready for one template build; 0 keeps none. */
   warmPool: number;
+  /** How long a paused sandbox stays in memory too; 15 s where nothing is said. */
+  pauseHoldMs?: number;
 }
 
 export interface CreateOnNode {
@@ -41,6 +51,13 @@ export interface CreateOnNode {
   guest: GuestConfig;
   /** Snapshot that it begins from; undefined: the template alone. */
   snapshotId?: string;
+  network?: NodeNetwork;
+}
+
+/** What a sandbox may reach, and the values that its header rules name, which are not kept. */
+export interface NodeNetwork {
+  policy: NetworkPolicy;
+  secrets: Record<string, string>;
 }
 
 /** A sandbox that ended without being asked to. */
@@ -54,12 +71,14 @@ export interface NodeExit {
 interface NodeEvents {
   exit: [NodeExit];
   relief: [ReliefEvent];
+  denied: [Denial];
 }
 
 export type NodeSandboxState = 'running' | 'paused';
 
 const MIB = 1024 * 1024;
 const DIAL_TIMEOUT_MS = 5_000;
+const HOLD_MS = 15_000;
 
 /** The sandboxes of one machine: boots them, knows them, clears them away, and finds them again after a restart of the service. */
 export class Node extends EventEmitter<NodeEvents> implements DataPlane {
@@ -86,8 +105,19 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     this.#agentFile = options.programs.agent;
     this.#layout = new Layout(options.stateDir);
     this.#records = new Records(this.#layout);
-    this.#machine = new Machine(this.#layout, this.#records, options.programs, options.networkRange, log);
-    this.#suspension = new Suspension(this.#machine, this.#records, this.#layout, log);
+    this.#machine = new Machine(
+      this.#layout,
+      this.#records,
+      options.programs,
+      {
+        range: options.networkRange,
+        nameServers: options.nameServers ?? [],
+        limits: { connections: options.sandboxConnections ?? 4096, bytesPerSecond: options.sandboxBytesPerSecond },
+        denied: (denial) => this.emit('denied', denial),
+      },
+      log,
+    );
+    this.#suspension = new Suspension(this.#machine, this.#records, this.#layout, options.pauseHoldMs ?? HOLD_MS, log);
     this.#pool = new WarmPool(
       {
         most: options.warmPool,
@@ -227,11 +257,12 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     return this.#get(sandboxId).record;
   }
 
-  /** Stops a sandbox and writes it down. When that fails it runs on. */
-  pause(sandboxId: string, options: { memory: boolean }): Promise<void> {
+  /** Stops a sandbox and writes it down. When that fails it runs on. `requireAgent` refuses while nothing in it answers. */
+  pause(sandboxId: string, options: { memory: boolean; requireAgent?: boolean }): Promise<void> {
     return this.#queue.run(sandboxId, async () => {
       if (this.#paused.has(sandboxId)) return;
       const sandbox = this.#get(sandboxId);
+      if (options.requireAgent) await this.#suspension.requireAgent(sandbox);
       const kept = await this.#suspension.pause(sandbox, options);
       this.#paused.set(sandboxId, sandbox.record);
       if (kept === 'on disk') this.#live.delete(sandboxId);
@@ -242,7 +273,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
   /** Lets a paused sandbox go on. Resolves to whether its memory came back; if not, `detail` says why. */
   resume(
     sandboxId: string,
-    options: { memory: boolean; guest: GuestConfig },
+    options: { memory: boolean; guest: GuestConfig; network?: NodeNetwork },
   ): Promise<{ memory: boolean; detail: string }> {
     return this.#queue.run(sandboxId, async () => {
       const record = this.#paused.get(sandboxId);
@@ -251,6 +282,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
         return { memory: true, detail: '' };
       }
       record.guest = options.guest;
+      if (options.network !== undefined) await this.#replaceNetwork(record, options.network);
       const held = this.#live.get(sandboxId);
       if (held !== undefined && options.memory) {
         try {
@@ -268,11 +300,24 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     });
   }
 
+  /** Changes what a sandbox may reach: in force when this resolves, and connections that are not allowed any more are cut. */
+  setNetwork(sandboxId: string, network: NodeNetwork): Promise<void> {
+    return this.#queue.run(sandboxId, async () => {
+      const sandbox = this.#live.get(sandboxId);
+      const record = sandbox?.record ?? this.#paused.get(sandboxId);
+      if (record === undefined) throw new SandbarError('not_found', `sandbox ${sandboxId} is not on this machine`);
+      if (sandbox === undefined || sandbox.frozen) return this.#replaceNetwork(record, network);
+      const needed = needsTrust(record);
+      await this.#applyNetwork(sandbox, network);
+      if (needed !== needsTrust(record)) await sandbox.agent.configure(guestSettings(record));
+    });
+  }
+
   /** Writes a running sandbox down as a snapshot that others can begin from; it goes on. */
-  snapshot(sandboxId: string, snapshotId: string): Promise<void> {
+  snapshot(sandboxId: string, snapshotId: string, options: { filesOnly: boolean }): Promise<void> {
     return this.#queue.run(sandboxId, async () => {
       if (this.#paused.has(sandboxId)) throw new SandbarError('conflict', `sandbox ${sandboxId} is paused`);
-      await this.#suspension.snapshot(this.#get(sandboxId), this.#image(snapshotId));
+      await this.#suspension.snapshot(this.#get(sandboxId), this.#image(snapshotId), options);
     });
   }
 
@@ -350,11 +395,13 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
 
   /** Makes a pooled sandbox somebody's. */
   async #handOver(request: CreateOnNode, signal?: AbortSignal): Promise<void> {
-    const { record, agent } = this.#get(request.sandboxId);
+    const sandbox = this.#get(request.sandboxId);
+    const { record, agent } = sandbox;
     record.guest = request.guest;
     record.state = 'running';
     try {
-      await Promise.all([this.#records.write(record), agent.configure(request.guest, signal)]);
+      if (request.network !== undefined) await this.#applyNetwork(sandbox, request.network, signal);
+      await Promise.all([this.#records.write(record), agent.configure(guestSettings(record), signal)]);
       this.#pooled.delete(request.sandboxId);
     } catch (error) {
       await this.#remove(record.id, record);
@@ -375,6 +422,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
       layers: image?.layers ?? request.layers,
       resources: image?.resources ?? request.resources,
       guest: request.guest,
+      ...(request.network !== undefined && { network: request.network.policy }),
       agentFile: image?.agentFile ?? this.#agentFile,
       slot: undefined,
       secret,
@@ -386,6 +434,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
       kind: image?.memory ? 'memory' : 'files',
       imageDir: origin.directory,
     };
+    this.#machine.slots.setSecrets(record.id, request.network?.secrets ?? {});
     try {
       const sandbox = await this.#machine.bringUp(
         record,
@@ -406,6 +455,21 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
       );
       throw error;
     }
+  }
+
+  /** Puts a policy in force around a sandbox that runs. */
+  async #applyNetwork(sandbox: LiveSandbox, network: NodeNetwork, signal?: AbortSignal): Promise<void> {
+    await this.#replaceNetwork(sandbox.record, network);
+    await this.#machine.trustAuthority(sandbox, signal);
+  }
+
+  /** Notes a policy, and puts it in force where the sandbox has a place on the network. */
+  async #replaceNetwork(record: SandboxRecord, { policy, secrets }: NodeNetwork): Promise<void> {
+    record.network = policy;
+    // Written first: after a crash in between, what is in force must not be wider than what was asked for.
+    await this.#records.write(record);
+    this.#machine.slots.setSecrets(record.id, secrets);
+    if (record.slot !== undefined) await this.#machine.slots.setPolicy(record.slot, record.id, policy);
   }
 
   async #adopt(record: SandboxRecord): Promise<void> {
@@ -478,6 +542,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     this.#pooled.delete(id);
     this.#paused.delete(id);
     this.#suspension.forget(id);
+    this.#machine.slots.setSecrets(id, {});
     await this.#machine.takeDown(id, record);
     await this.#records.remove(id);
   }

@@ -2,13 +2,15 @@ import { Code, ConnectError, type ConnectRouter, type HandlerContext } from '@co
 import {
   type CreateSandboxRequest,
   type GuestConfig as GuestMessage,
+  type NetworkPolicy as NetworkMessage,
   NodeSandboxState,
   NodeService,
   type ReserveSandboxRequest,
 } from '../../proto/gen/node_pb.js';
 import type { RuntimeName } from '../core/config.ts';
 import { SandbarError } from '../core/errors.ts';
-import type { CreateOnNode, Node, NodeExit } from './node.ts';
+import type { Denial } from './network/denials.ts';
+import type { CreateOnNode, Node, NodeExit, NodeNetwork } from './node.ts';
 import type { GuestConfig } from './record.ts';
 import type { ReliefEvent } from './relief.ts';
 import type { WarmKind } from './warm-pool.ts';
@@ -53,14 +55,26 @@ export function nodeRoutes(node: Node): (router: ConnectRouter) => void {
         }),
       pauseSandbox: (request) =>
         translated(async () => {
-          await node.pause(request.sandboxId, { memory: request.memory });
+          await node.pause(request.sandboxId, { memory: request.memory, requireAgent: request.requireAgent });
           return {};
         }),
       resumeSandbox: (request) =>
-        translated(() => node.resume(request.sandboxId, { memory: request.memory, guest: toGuest(request.guest) })),
+        translated(() =>
+          node.resume(request.sandboxId, {
+            memory: request.memory,
+            guest: toGuest(request.guest),
+            ...(request.network !== undefined && { network: toNetwork(request.network) }),
+          }),
+        ),
+      setNetwork: (request) =>
+        translated(async () => {
+          if (request.network === undefined) throw new SandbarError('invalid', 'network is required');
+          await node.setNetwork(request.sandboxId, toNetwork(request.network));
+          return {};
+        }),
       snapshotSandbox: (request) =>
         translated(async () => {
-          await node.snapshot(request.sandboxId, request.snapshotId);
+          await node.snapshot(request.sandboxId, request.snapshotId, { filesOnly: request.filesOnly });
           return {};
         }),
       removeSnapshot: (request) =>
@@ -74,7 +88,12 @@ export function nodeRoutes(node: Node): (router: ConnectRouter) => void {
 }
 
 function toCreate(request: CreateSandboxRequest): CreateOnNode {
-  return { ...toKind(request), sandboxId: request.sandboxId, guest: toGuest(request.guest) };
+  return {
+    ...toKind(request),
+    sandboxId: request.sandboxId,
+    guest: toGuest(request.guest),
+    ...(request.network !== undefined && { network: toNetwork(request.network) }),
+  };
 }
 
 function toKind(request: CreateSandboxRequest | ReserveSandboxRequest): WarmKind {
@@ -101,6 +120,23 @@ function toGuest(guest: GuestMessage | undefined): GuestConfig {
   return { env: guest.env, defaultUser: guest.defaultUser, defaultWorkdir: guest.defaultWorkdir };
 }
 
+function toNetwork({ allow, deny, allowNames, rules, egressProxy, secrets }: NetworkMessage): NodeNetwork {
+  const headers = Object.entries(rules).map(([name, rule]) => [name, rule.headers]);
+  const { host, port, username, password } = egressProxy ?? {};
+  return {
+    policy: {
+      allow,
+      deny,
+      names: allowNames,
+      rules: Object.fromEntries(headers),
+      ...(host !== undefined && {
+        egressProxy: { host, port: port ?? 0, username: username ?? '', password: password ?? '' },
+      }),
+    },
+    secrets,
+  };
+}
+
 function toRuntime(name: string): RuntimeName {
   if (name === 'gvisor' || name === 'container') return name;
   throw new SandbarError('invalid', `unknown runtime '${name}'`);
@@ -110,7 +146,10 @@ async function* watch(node: Node, context: HandlerContext) {
   type Message = {
     sandboxId: string;
     atMs: bigint;
-    event: { case: 'exit'; value: NodeExit } | { case: 'relief'; value: ReliefEvent };
+    event:
+      | { case: 'exit'; value: NodeExit }
+      | { case: 'relief'; value: ReliefEvent }
+      | { case: 'denied'; value: Denial };
   };
   const waiting: Message[] = [];
   let wake: () => void = () => undefined;
@@ -122,9 +161,12 @@ async function* watch(node: Node, context: HandlerContext) {
     push({ sandboxId: value.sandboxId, atMs: BigInt(value.atMs), event: { case: 'exit', value } });
   const onRelief = (value: ReliefEvent) =>
     push({ sandboxId: value.sandboxId, atMs: BigInt(Date.now()), event: { case: 'relief', value } });
+  const onDenied = (value: Denial) =>
+    push({ sandboxId: value.sandboxId, atMs: BigInt(value.atMs), event: { case: 'denied', value } });
   const onAbort = () => wake();
   node.on('exit', onExit);
   node.on('relief', onRelief);
+  node.on('denied', onDenied);
   context.signal.addEventListener('abort', onAbort);
   try {
     yield {};
@@ -139,6 +181,7 @@ async function* watch(node: Node, context: HandlerContext) {
   } finally {
     node.off('exit', onExit);
     node.off('relief', onRelief);
+    node.off('denied', onDenied);
     context.signal.removeEventListener('abort', onAbort);
   }
 }

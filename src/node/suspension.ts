@@ -2,6 +2,7 @@ import { statfs } from 'node:fs/promises';
 import path from 'node:path';
 import { messageOf, SandbarError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
+import { guestSettings } from './guest-trust.ts';
 import { Image, type ImageInfo } from './images.ts';
 import type { Layout } from './layout.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
@@ -9,8 +10,8 @@ import type { Machine } from './machine.ts';
 import type { Records, SandboxRecord } from './record.ts';
 import type { BootSource } from './runtime/contract.ts';
 
-/** How long a paused sandbox stays in memory beside its image, so that a resume within that time is only a thaw. */
-const HOLD_MS = 15_000;
+/** Within which the agent in a healthy sandbox answers, however busy it is. */
+const AGENT_TIMEOUT_MS = 10_000;
 /** Within which a sandbox that was let go on must answer. */
 const THAW_TIMEOUT_MS = 20_000;
 /** Left free on the disk when a sandbox is written to it. */
@@ -24,11 +25,14 @@ export class Suspension {
   readonly #machine: Machine;
   readonly #records: Records;
   readonly #layout: Layout;
+  /** How long a paused sandbox stays in memory beside its image, so that a resume within that time is only a thaw. */
+  readonly #holdMs: number;
   readonly #log: Log;
   readonly #timers = new Map<string, NodeJS.Timeout>();
 
-  constructor(machine: Machine, records: Records, layout: Layout, log: Log) {
+  constructor(machine: Machine, records: Records, layout: Layout, holdMs: number, log: Log) {
     this.#machine = machine;
+    this.#holdMs = holdMs;
     this.#records = records;
     this.#layout = layout;
     this.#log = log;
@@ -37,6 +41,14 @@ export class Suspension {
   stop(): void {
     for (const timer of this.#timers.values()) clearTimeout(timer);
     this.#timers.clear();
+  }
+
+  async requireAgent({ id, agent }: LiveSandbox): Promise<void> {
+    try {
+      await agent.ping(AbortSignal.timeout(AGENT_TIMEOUT_MS));
+    } catch (cause) {
+      throw new SandbarError('unavailable', `sandbox ${id} is not paused: the agent in it does not answer`, { cause });
+    }
   }
 
   /** Resolves to where the sandbox is now. A failure leaves it running. */
@@ -96,7 +108,7 @@ export class Suspension {
       await this.#machine.runtime(record.runtime).release(sandbox);
       sandbox.frozen = false;
       sandbox.agent.reopen();
-      await sandbox.agent.configure(guestOf(record), AbortSignal.timeout(THAW_TIMEOUT_MS));
+      await sandbox.agent.configure(guestSettings(record), AbortSignal.timeout(THAW_TIMEOUT_MS));
     } catch (error) {
       sandbox.frozen = true;
       record.state = 'paused';
@@ -132,10 +144,10 @@ export class Suspension {
   }
 
   /** Writes a running sandbox into a snapshot. Its streams go on: the agent client takes them up again after the checkpoint cut them. */
-  async snapshot(sandbox: LiveSandbox, image: Image): Promise<void> {
+  async snapshot(sandbox: LiveSandbox, image: Image, { filesOnly }: { filesOnly: boolean }): Promise<void> {
     const { record } = sandbox;
     const runtime = this.#machine.runtime(record.runtime);
-    const memory = runtime.savesMemory;
+    const memory = runtime.savesMemory && !filesOnly;
     await this.#refuseWithoutSpace(sandbox, memory);
     await sandbox.agent.quiesce();
     try {
@@ -155,7 +167,7 @@ export class Suspension {
       drop().catch((error) =>
         this.#log.error('cannot let go of a paused sandbox', { sandbox: sandbox.id, error: messageOf(error) }),
       );
-    }, HOLD_MS);
+    }, this.#holdMs);
     timer.unref();
     this.#timers.set(sandbox.id, timer);
   }
@@ -208,7 +220,7 @@ export class Suspension {
   async #refuseWithoutSpace(sandbox: LiveSandbox, memory: boolean): Promise<void> {
     const { bavail, bsize } = await statfs(this.#layout.stateDir);
     const use = await sandbox.group.usage();
-    const disk = await sandbox.agent.disk('/').catch(() => ({ usedBytes: 0 }));
+    const disk = await sandbox.agent.disk('/', AbortSignal.timeout(AGENT_TIMEOUT_MS)).catch(() => ({ usedBytes: 0 }));
     const needed = (memory ? use.memoryBytes : 0) + disk.usedBytes + SPARE_BYTES;
     if (bavail * bsize < needed)
       throw new SandbarError(
@@ -221,11 +233,6 @@ export class Suspension {
 function infoOf(record: SandboxRecord, what: { memory: boolean; files: boolean }): ImageInfo {
   const { runtime, layers, resources, secret, agentFile } = record;
   return { runtime, ...what, layers, resources, secret, agentFile, createdAt: Date.now() };
-}
-
-function guestOf(record: SandboxRecord) {
-  const { env, defaultUser, defaultWorkdir } = record.guest;
-  return { env, defaultUser, defaultWorkdir };
 }
 
 function mb(bytes: number): number {

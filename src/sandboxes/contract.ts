@@ -1,5 +1,5 @@
 import type { SandbarError } from '../core/errors.ts';
-import type { NetworkConfig } from './network-config.ts';
+import type { EgressConfig, NetworkConfig } from './network-config.ts';
 
 /** What the outside sees of a sandbox's life. */
 export type PublicState = 'running' | 'paused';
@@ -110,14 +110,34 @@ export interface Sandboxes {
   refresh(teamId: string, sandboxId: string, seconds: number): Promise<void>;
   /** Extends a running sandbox (never shortens) or resumes a paused one. */
   connect(teamId: string, sandboxId: string, options: ResumeOptions): Promise<{ row: SandboxRow; resumed: boolean }>;
-  /** Stops a running sandbox and keeps it. `memory` false keeps only its files. conflict when it is paused already. */
-  pause(teamId: string, sandboxId: string, options: { memory: boolean }): Promise<void>;
+  /** Stops a running sandbox and keeps it. conflict when it is paused already. */
+  pause(teamId: string, sandboxId: string, options: PauseOptions): Promise<void>;
   /** Lets a paused sandbox go on, with a new token beside the earlier ones. conflict when it runs. */
   resume(teamId: string, sandboxId: string, options: ResumeOptions & { autoPause?: boolean }): Promise<SandboxRow>;
+  /** Replaces what a running sandbox may reach. In force when it resolves. conflict when it is not running. */
+  setNetwork(teamId: string, sandboxId: string, change: NetworkChange): Promise<void>;
   /** Writes a running sandbox down under an id, as something sandboxes can be made from; it goes on. */
-  writeSnapshot(teamId: string, sandboxId: string, snapshotId: string): Promise<SandboxRow>;
+  writeSnapshot(
+    teamId: string,
+    sandboxId: string,
+    snapshotId: string,
+    options: { filesOnly: boolean },
+  ): Promise<SandboxRow>;
   /** Copies of a running sandbox, each with a result of its own: the new sandbox, or why there is none. */
   fork(teamId: string, sandboxId: string, options: { timeoutSeconds: number; count: number }): Promise<ForkResult[]>;
+}
+
+/** The whole way out of a sandbox anew: what is left out is cleared. */
+export interface NetworkChange {
+  egress: EgressConfig;
+  allowInternetAccess: boolean | null;
+}
+
+export interface PauseOptions {
+  /** False keeps only its files. */
+  memory: boolean;
+  /** Refuses (unavailable) while the agent in it does not answer, instead of writing that state down. */
+  requireAgent?: boolean;
 }
 
 export interface ResumeOptions {

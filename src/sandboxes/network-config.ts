@@ -1,12 +1,16 @@
 /** The network part of a sandbox as the protocol names it (contract: SandboxNetworkConfig). */
-export interface NetworkConfig {
+export interface NetworkConfig extends EgressConfig {
   allowPublicTraffic?: boolean;
+  maskRequestHost?: string;
+  httpsPorts?: number[];
+}
+
+/** What is about the way out of a sandbox, and may be changed while it runs. */
+export interface EgressConfig {
   allowOut?: string[];
   denyOut?: string[];
   egressProxy?: EgressProxy | null;
-  maskRequestHost?: string;
   rules?: Record<string, NetworkRule[]>;
-  httpsPorts?: number[];
 }
 
 export interface EgressProxy {

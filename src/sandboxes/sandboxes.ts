@@ -9,11 +9,14 @@ import type { TeamStore } from '../db/team-store.ts';
 import type { TemplateStore } from '../db/template-store.ts';
 import type { EndReason, LifecycleObserver } from '../events/contract.ts';
 import { fromNode, type NodeClient } from '../node/client.ts';
+import type { SecretValues } from '../secrets/contract.ts';
 import type {
   CreateSandbox,
   ForkResult,
   ListPage,
   ListQuery,
+  NetworkChange,
+  PauseOptions,
   ResumeOptions,
   SandboxDirectory,
   Sandboxes,
@@ -21,6 +24,7 @@ import type {
 } from './contract.ts';
 import { Deadlines } from './deadlines.ts';
 import { bootKind, guestConfig } from './guest-config.ts';
+import { networkPolicyOf, secretNamesIn, withEgress } from './network-policy.ts';
 import { forkedRow, freshToken, newRow } from './new-row.ts';
 import { reconcile } from './reconcile.ts';
 
@@ -31,6 +35,7 @@ export interface SandboxServiceParts {
   teams: TeamStore;
   node: NodeClient;
   observer: LifecycleObserver;
+  secrets: SecretValues;
   log: Log;
 }
 
@@ -69,6 +74,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
   async start(): Promise<void> {
     await this.#watchNode();
     await reconcile({ ...this.#parts, store: this.#store });
+    await this.#giveNetworks();
     await this.#deadlines.start();
     await this.#expectBase();
   }
@@ -147,7 +153,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     });
   }
 
-  async pause(teamId: string, sandboxId: string, options: { memory: boolean }): Promise<void> {
+  async pause(teamId: string, sandboxId: string, options: PauseOptions): Promise<void> {
     const row = await this.get(teamId, sandboxId);
     if (row.state === 'paused')
       throw new SandbarError('conflict', `Error pausing sandbox - sandbox '${sandboxId}' is already paused`);
@@ -156,7 +162,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       // Asked for twice at the same time: the other one did it.
       if (now.state === 'paused') return;
       if (!(await this.#store.compareAndSetState(sandboxId, ['running'], 'pausing'))) throw missing(sandboxId);
-      await this.#pause(now, options.memory, 'user');
+      await this.#pause(now, options, 'user');
     });
   }
 
@@ -174,10 +180,37 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     });
   }
 
-  async writeSnapshot(teamId: string, sandboxId: string, snapshotId: string): Promise<SandboxRow> {
+  async setNetwork(teamId: string, sandboxId: string, change: NetworkChange): Promise<void> {
+    await this.get(teamId, sandboxId);
+    await this.#queue.run(sandboxId, async () => {
+      const row = await this.get(teamId, sandboxId);
+      if (row.state !== 'running')
+        throw new SandbarError('conflict', `Sandbox '${sandboxId}' is ${row.state}: its network can be changed only while it runs`);
+      const changed = {
+        network: withEgress(row.network, change.egress),
+        allowInternetAccess: change.allowInternetAccess,
+      };
+      const network = await this.#networkOf({ ...row, ...changed });
+      await this.#store.update(sandboxId, changed);
+      try {
+        await this.#node.setNetwork({ sandboxId, network });
+      } catch (error) {
+        await this.#store.update(sandboxId, { network: row.network, allowInternetAccess: row.allowInternetAccess });
+        throw fromNode(error);
+      }
+      this.#observer.note(sandboxId, 'info', 'network changed');
+    });
+  }
+
+  async writeSnapshot(
+    teamId: string,
+    sandboxId: string,
+    snapshotId: string,
+    options: { filesOnly: boolean },
+  ): Promise<SandboxRow> {
     const row = await this.get(teamId, sandboxId);
     if (row.state === 'paused') throw missing(sandboxId);
-    await this.#snapshotting(row, () => this.#node.snapshotSandbox({ sandboxId, snapshotId }));
+    await this.#snapshotting(row, () => this.#node.snapshotSandbox({ sandboxId, snapshotId, ...options }));
     return row;
   }
 
@@ -218,6 +251,20 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       const timeoutSeconds = Math.min(Math.max(WAKE_SECONDS, row.timeoutSeconds), longest);
       return this.#resume(row, { timeoutSeconds, memory: true }, 'traffic');
     });
+  }
+
+  /**
+   * Tells the machine what every sandbox may reach, after a restart: the values of secrets, which it keeps in memory alone, and a change that
+   * was written down and not carried out.
+   */
+  async #giveNetworks(): Promise<void> {
+    for (const row of await this.#store.allInStates(['running'])) {
+      try {
+        await this.#node.setNetwork({ sandboxId: row.id, network: await this.#networkOf(row) });
+      } catch (error) {
+        this.#log.error('the network of a sandbox cannot be set', { sandbox: row.id, error: messageOf(error) });
+      }
+    }
   }
 
   /** The first create after a start is mostly of `base`: it finds one booted. */
@@ -263,16 +310,18 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
   }
 
   async #boot(row: SandboxRow, build: TemplateBuildRow, signal?: AbortSignal): Promise<void> {
+    const network = await this.#networkOf(row);
     await this.#node.createSandbox(
-      { ...bootKind(row, build), sandboxId: row.id, guest: guestConfig(row, build) },
+      { ...bootKind(row, build), sandboxId: row.id, guest: guestConfig(row, build), network },
       { ...(signal !== undefined && { signal }) },
     );
   }
 
   /** Writes down a sandbox whose row says `pausing` already. A failure leaves it running, and says why in its log. */
-  async #pause(row: SandboxRow, memory: boolean, by: 'user' | 'timeout'): Promise<void> {
+  async #pause(row: SandboxRow, options: PauseOptions, by: 'user' | 'timeout'): Promise<void> {
+    const { memory } = options;
     try {
-      await this.#node.pauseSandbox({ sandboxId: row.id, memory });
+      await this.#node.pauseSandbox({ sandboxId: row.id, ...options });
     } catch (thrown) {
       const error = fromNode(thrown);
       this.#observer.note(row.id, 'error', `sandbox not paused: ${error.message}`);
@@ -311,6 +360,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
         sandboxId: row.id,
         memory: options.memory,
         guest: guestConfig(row, build),
+        network: await this.#networkOf(row),
       });
     } catch (thrown) {
       const error = fromNode(thrown);
@@ -329,6 +379,12 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     this.#observer.resumed(running, { memory: how.memory, detail, by });
     this.#log.info('sandbox resumed', { sandbox: row.id, memory: how.memory, detail, by });
     return running;
+  }
+
+  /** What a sandbox may reach, with the values of the secrets that its rules name. */
+  async #networkOf(row: SandboxRow) {
+    const names = secretNamesIn(row.network);
+    return networkPolicyOf(row, names.length === 0 ? {} : await this.#parts.secrets.values(row.teamId, names));
   }
 
   /** Something that stops a running sandbox for a moment, in its turn and with the row saying so. */
@@ -398,7 +454,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     return this.#queue.run(overdue.id, async () => {
       const row = await this.#store.get(overdue.id);
       if (row === undefined || !(await this.#store.compareAndSetExpired(row.id, Date.now(), next))) return;
-      if (next === 'pausing') await this.#pause(row, row.autoPauseMemory, 'timeout');
+      if (next === 'pausing') await this.#pause(row, { memory: row.autoPauseMemory }, 'timeout');
       else await this.#finishKill(row, 'timeout');
     });
   }
@@ -437,6 +493,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
           );
         if (event.case === 'relief')
           this.#observer.note(sandboxId, 'warn', event.value.message, { kind: event.value.kind });
+        if (event.case === 'denied') this.#observer.note(sandboxId, 'warn', ...deniedLine(event.value));
       }
     };
     follow().catch((error) => {
@@ -455,6 +512,12 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       await this.#store.delete(sandboxId);
     });
   }
+}
+
+function deniedLine({ protocol, host, port }: { protocol: string; host: string; port: number }) {
+  const place = port === 0 ? host : `${host}:${port}`;
+  const what = protocol === 'dns' ? `name not answered: ${host}` : `connection denied: ${protocol} ${place}`;
+  return [what, { protocol, host, port: String(port) }] as const;
 }
 
 function mayWake(row: SandboxRow): boolean {

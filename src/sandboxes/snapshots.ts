@@ -38,10 +38,14 @@ export class Snapshots {
   }
 
   /** Writes a running sandbox down; it goes on. With a name that the team has already, it becomes what that name means from now on. */
-  async create(team: Team, sandboxId: string, name: string | undefined): Promise<SnapshotRow> {
+  async create(
+    team: Team,
+    sandboxId: string,
+    { name, filesOnly }: { name: string | undefined; filesOnly: boolean },
+  ): Promise<SnapshotRow> {
     const reference = name === undefined ? undefined : ownReference(team, name);
     const image = `snap-${newUuid()}`;
-    const row = await this.#parts.sandboxes.writeSnapshot(team.id, sandboxId, image);
+    const row = await this.#parts.sandboxes.writeSnapshot(team.id, sandboxId, image, { filesOnly });
     try {
       const content = await this.#contentOf(row, image);
       const now = Date.now();

@@ -236,15 +236,15 @@ describeInSandbox('files', ({ sandbox, fresh, shell, rootShell }) => {
       );
       await expect(files().write('x', 'x', { user })).rejects.toThrow(AuthenticationError);
       for (const call of [
-        files().list('/', { user }),
-        files().getInfo('/', { user }),
-        files().exists('/', { user }),
-        files().makeDir('/x', { user }),
-        files().remove('/x', { user }),
-        files().rename('/x', '/y', { user }),
-        files().watchDir('/', () => undefined, { user }),
+        () => files().list('/', { user }),
+        () => files().getInfo('/', { user }),
+        () => files().exists('/', { user }),
+        () => files().makeDir('/x', { user }),
+        () => files().remove('/x', { user }),
+        () => files().rename('/x', '/y', { user }),
+        () => files().watchDir('/', () => undefined, { user }),
       ]) {
-        const error = await failureOf(call);
+        const error = await failureOf(call());
         expect(error).toBeInstanceOf(AuthenticationError);
         expect(error.message).toContain("invalid username: 'nobody-here'");
       }
@@ -517,7 +517,7 @@ describeInSandbox(
   ({ sandbox, shell }) => {
     it('says that the disk is full, and goes on once there is room', async () => {
       const { files } = sandbox();
-      const bytes = new Blob([randomBytes(150 * 1024 * 1024)]);
+      const bytes = new Blob([randomBytes(80 * 1024 * 1024)]);
       for (const options of [{}, { useOctetStream: true }]) {
         await expect(files.write('/home/user/big', bytes, options)).rejects.toThrow(NotEnoughSpaceError);
         await files.remove('/home/user/big');
@@ -526,5 +526,5 @@ describeInSandbox(
       }
     });
   },
-  { service: { env: { SANDBAR_DISK_SIZE_MB: '128' } } },
+  { service: { env: { SANDBAR_DISK_SIZE_MB: '64' } } },
 );

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   AuthenticationError,
-  InvalidArgumentError,
   NotFoundError,
   Sandbox,
   type SandboxInfo,
@@ -60,7 +59,9 @@ describeOnRuntimes('Sandbox', (service) => {
       const { startedAt, endAt } = await sandbox.getInfo();
       expect(endAt.getTime() - startedAt.getTime()).toBeGreaterThanOrEqual(119_000);
       expect(endAt.getTime() - startedAt.getTime()).toBeLessThanOrEqual(121_000);
-      await expect(Sandbox.create({ ...opts(), timeoutMs: 1e12 })).rejects.toThrow();
+      await expect(Sandbox.create({ ...opts(), timeoutMs: 1e12 })).rejects.toThrow(
+        /Timeout cannot be greater than 24 hours/,
+      );
     });
 
     it('ends when its time is over', async () => {
@@ -85,12 +86,6 @@ describeOnRuntimes('Sandbox', (service) => {
       await Promise.all(sandboxes.map((sandbox, index) => sandbox.files.write('/tmp/own', String(index))));
       const read = await Promise.all(sandboxes.map((sandbox) => sandbox.files.read('/tmp/own')));
       expect(read).toEqual(['0', '1', '2', '3', '4']);
-    });
-
-    it('without internet access reaches nothing, and says so', async () => {
-      const sandbox = await Sandbox.create({ ...opts(), allowInternetAccess: false });
-      expect((await sandbox.getInfo()).allowInternetAccess).toBe(false);
-      expect((await sandbox.commands.run('echo still works')).stdout).toBe('still works\n');
     });
   });
 
@@ -203,10 +198,15 @@ describeOnRuntimes('Sandbox', (service) => {
       expect(await sandbox.isRunning()).toBe(true);
     });
 
-    it('fails for one that is not there and for more than is allowed', async () => {
-      await expect(Sandbox.setTimeout(UNKNOWN, 1000, opts())).rejects.toThrow(SandboxNotFoundError);
+    it('goes no further than a day after the start', async () => {
       const sandbox = await Sandbox.create(opts());
-      await expect(sandbox.setTimeout(1e12)).rejects.toThrow();
+      await sandbox.setTimeout(1e12);
+      const { startedAt, endAt } = await sandbox.getInfo();
+      expect(endAt.getTime() - startedAt.getTime()).toBe(24 * 3_600_000);
+    });
+
+    it('fails for one that is not there', async () => {
+      await expect(Sandbox.setTimeout(UNKNOWN, 1000, opts())).rejects.toThrow(SandboxNotFoundError);
     });
   });
 
@@ -240,7 +240,6 @@ describeOnRuntimes('Sandbox', (service) => {
       await expect(Sandbox.create({ ...opts(), network: { denyOut: ['nonsense'] } })).rejects.toThrow(
         /invalid denied CIDR/,
       );
-      expect(InvalidArgumentError).toBeDefined();
     });
   });
 });

@@ -80,8 +80,13 @@ export class FakeSandboxes implements Sandboxes {
   async resume(teamId: string, id: string, options: ResumeOptions): Promise<SandboxRow> {
     return this.#answer('resume', teamId, id, options);
   }
-  async writeSnapshot(teamId: string, id: string, snapshotId: string): Promise<SandboxRow> {
-    return this.#answer('writeSnapshot', teamId, id, snapshotId);
+  async writeSnapshot(
+    teamId: string,
+    id: string,
+    snapshotId: string,
+    options: { filesOnly: boolean },
+  ): Promise<SandboxRow> {
+    return this.#answer('writeSnapshot', teamId, id, snapshotId, options);
   }
   async fork(teamId: string, id: string, options: { timeoutSeconds: number; count: number }): Promise<ForkResult[]> {
     return [{ row: this.#answer('fork', teamId, id, options) }];

@@ -26,22 +26,13 @@ impl Agent {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("sandbar-agent-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let port = free_port();
-        let secret: String = SECRET.iter().map(|byte| format!("{byte:02x}")).collect();
-        let process = Command::new(env!("CARGO_BIN_EXE_sandbar-agent"))
-            .env_clear()
-            .env("SANDBAR_SECRET", secret)
-            .env("SANDBAR_PORT", port.to_string())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let agent = Agent { process, port, directory };
-        let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(5), "the agent does not listen");
-            std::thread::sleep(Duration::from_millis(5));
+        // Another program may take the port between the choice and the start: then the agent exits with 70.
+        for _ in 0..10 {
+            if let Some((process, port)) = start_process() {
+                return Agent { process, port, directory };
+            }
         }
-        agent
+        panic!("the agent does not start");
     }
 
     pub fn connect(&self) -> Client {
@@ -84,8 +75,42 @@ impl Drop for Agent {
     }
 }
 
+fn start_process() -> Option<(Child, u16)> {
+    let port = free_port();
+    let secret: String = SECRET.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut process = Command::new(env!("CARGO_BIN_EXE_sandbar-agent"))
+        .env_clear()
+        .env("SANDBAR_SECRET", secret)
+        .env("SANDBAR_PORT", port.to_string())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Once it listens it has wiped its environment.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(10) {
+        if process.try_wait().unwrap().is_some() {
+            return None;
+        }
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            return Some((process, port));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    None
+}
+
+/// Not one of those that the kernel gives to others: outgoing connections of other tests would take them.
 fn free_port() -> u16 {
-    TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 31 + COUNT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (number % 20_000) as u16;
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 pub struct Client {

@@ -310,7 +310,8 @@ fn processes_are_relieved_by_ending_the_largest_session() {
     let response = client.ok(op::RELIEVE, |out| out.number(field::KIND, 2));
     assert_eq!(response.number(field::PID), bomb);
     assert!(response.number(field::USED) >= 31);
-    assert_eq!(client.finish(bomb).signal, 9);
+    // Or hung up on, as an orphaned group that was stopped.
+    assert!([1, 9].contains(&client.finish(bomb).signal));
     let left = client.ok(op::PROCESSES, |_| ());
     assert_eq!(left.records(field::PROCESS)[0].number(field::PID), other);
 }

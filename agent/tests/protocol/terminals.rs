@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use sandbar_agent::fields::field;
 use sandbar_agent::operations::operation as op;
 
-use crate::client::{text, Agent, Client};
+use crate::client::{text, Agent, Client, Ended};
 
 const NOT_A_TTY: u64 = 13;
 
@@ -31,7 +31,17 @@ fn a_process_on_a_terminal_has_its_size_and_follows_a_change() {
     let mut client = agent.connect();
     let script = "stty size; tty; trap 'stty size; exit 3' WINCH; echo ready; while :; do sleep 0.05; done";
     let pid = start(&mut client, script);
-    thread::sleep(Duration::from_millis(500));
+    let mut seen = Ended::default();
+    while !text(&seen.pty).contains("ready") {
+        let response = client.ok(op::READ_OUTPUT, |out| {
+            out.number(field::PID, pid);
+            out.number(field::SUBSCRIBER, 2);
+            out.number(field::OFFSET, seen.pty.len() as u64);
+            out.number(field::REPLAY, 1);
+            out.number(field::WAIT_MS, 10_000);
+        });
+        seen.take(&response);
+    }
     client.ok(op::RESIZE, |out| {
         out.number(field::PID, pid);
         out.number(field::COLS, 120);

@@ -9,6 +9,7 @@ import type { Occupants } from './occupants.ts';
 const QUERY_TIMEOUT_MS = 5_000;
 const MAX_PENDING = 4_096;
 const MAX_TCP_QUERY_BYTES = 4_096;
+const LISTEN_ATTEMPTS = 50;
 
 interface Pending {
   client: { address: string; port: number };
@@ -45,7 +46,7 @@ export class Resolver {
 
   /** Listens on the preferred port, or on another when it is taken; resolves to the port. */
   async start(preferredPort: number): Promise<number> {
-    const port = await this.#listen(preferredPort).catch(() => this.#listen(0));
+    const port = await this.#listen(preferredPort).catch(() => this.#listenAnywhere());
     const upstream = createSocket('udp4');
     upstream.on('message', (message, from) => this.#answer(message, from));
     upstream.on('error', (error) => this.#options.log.warn('resolver upstream', { error: error.message }));
@@ -59,6 +60,17 @@ export class Resolver {
     this.#upstream?.close();
     this.#downstream?.close();
     this.#tcp?.close();
+  }
+
+  /** A port that is free for UDP may be taken for TCP, on a busy machine several times in a row. */
+  async #listenAnywhere(): Promise<number> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#listen(0);
+      } catch (error) {
+        if (attempt >= LISTEN_ATTEMPTS) throw error;
+      }
+    }
   }
 
   async #listen(port: number): Promise<number> {

@@ -1,16 +1,22 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
+import type { Authority } from '../../core/certificates.ts';
 import { runCommand } from '../../core/command.ts';
 import { SandbarError } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import type { HostHelper } from '../host-helper.ts';
 import { AddressRange } from './addresses.ts';
 import { cutForbidden, forgetConnections } from './connections.ts';
+import { type Denial, Denials } from './denials.ts';
+import { Dialer } from './egress/dialer.ts';
+import { EgressProxy } from './egress/egress-proxy.ts';
+import { Interceptor } from './egress/interceptor.ts';
+import { Lookup } from './egress/lookup.ts';
 import { Occupants } from './occupants.ts';
 import { CompiledPolicy, type NetworkPolicy, OPEN_POLICY } from './policy.ts';
 import { Resolver } from './resolver.ts';
-import { Fence, type FencedSlot } from './rules.ts';
+import { Fence, type FencedSlot, type TrafficLimits } from './rules.ts';
 
 /** A place on the network: a namespace with one interface, its address, the machine's end of it. */
 export interface Slot {
@@ -24,10 +30,17 @@ export interface NetworkOptions {
   scope: string;
   /** A range given by the operator; else a free one is chosen and remembered. */
   range: string | undefined;
-  /** Where the chosen range and the resolver's port are remembered. */
+  /** Where the chosen range and the ports of resolver and egress proxy are remembered. */
   stateFile: string;
   /** Slots kept ready. */
   ready: number;
+  /** DNS servers given by the operator, `address[:port]`; none: the machine's own. */
+  nameServers: readonly string[];
+  limits: TrafficLimits;
+  /** The authority that signs for names with header rules. */
+  authority: () => Promise<Authority>;
+  /** Hears of what sandboxes tried to reach and may not. */
+  denied: (denial: Denial) => void;
 }
 
 /** A slot that a sandbox lives in since before the service started. */
@@ -47,6 +60,8 @@ export class NetworkSlots {
   readonly #log: Log;
   readonly #resolver: Resolver;
   readonly #occupants = new Occupants();
+  readonly #denials: Denials;
+  #egress: EgressProxy | undefined;
   readonly #ready: Slot[] = [];
   readonly #used = new Set<number>();
   /** Freed indexes, oldest first: an address rests as long as possible before somebody else has it. */
@@ -60,10 +75,16 @@ export class NetworkSlots {
     this.#options = options;
     this.#helper = helper;
     this.#log = log;
+    this.#denials = new Denials({
+      table: this.#table,
+      sandboxAt: (place) => this.#occupants.of(this.#guestAt(place))?.sandboxId,
+      report: options.denied,
+      log,
+    });
     this.#resolver = new Resolver({
-      servers: [],
+      servers: options.nameServers,
       occupants: this.#occupants,
-      denied: () => undefined,
+      denied: (guest, name) => this.#denials.note(guest, 'dns', name, 53),
       log,
     });
   }
@@ -72,16 +93,18 @@ export class NetworkSlots {
   async start(adopted: readonly AdoptedSlot[]): Promise<void> {
     const remembered = await this.#remembered();
     this.#range = new AddressRange(this.#options.range ?? remembered.range ?? (await this.#chooseRange()));
+    this.#egress = this.#makeEgress();
     const resolverPort = await this.#resolver.start(remembered.resolverPort ?? 0);
-    await writeFile(this.#options.stateFile, JSON.stringify({ range: this.#range.cidr, resolverPort }));
+    const egressPort = await this.#egress.start(remembered.egressPort ?? 0);
+    await writeFile(this.#options.stateFile, JSON.stringify({ range: this.#range.cidr, resolverPort, egressPort }));
     await writeFile('/proc/sys/net/ipv4/ip_forward', '1');
     this.#fence = new Fence({
-      table: `sandbar_${this.#options.scope}`,
+      table: this.#table,
       interfacePrefix: this.#prefix,
       range: this.#range.cidr,
       resolverPort,
-      egressPort: 1,
-      limits: { connections: 4096, bytesPerSecond: undefined },
+      egressPort,
+      limits: this.#options.limits,
     });
     for (const { index, sandboxId, policy } of adopted) {
       this.#used.add(index);
@@ -89,6 +112,7 @@ export class NetworkSlots {
     }
     await this.#fence.raise(adopted.map(({ index }) => this.#fenced(index)));
     for (let index = 0; index < this.#range.slotCount; index++) if (!this.#used.has(index)) this.#free.push(index);
+    this.#denials.start();
     await this.#removeStrays();
     await this.#fill();
   }
@@ -100,7 +124,9 @@ export class NetworkSlots {
     const idle = this.#ready.splice(0);
     for (const slot of idle) await this.#takeApart(slot.index);
     await this.#fence?.expel(idle.map((slot) => this.#fenced(slot.index)));
+    await this.#denials.stop();
     await this.#resolver.stop();
+    await this.#egress?.stop();
     if (this.#used.size === 0) await this.#fence?.lower();
   }
 
@@ -117,19 +143,21 @@ export class NetworkSlots {
    * Gives a used slot to a sandbox, with what it may reach; or changes that. In force for every packet from when this resolves, and
    * connections that are not allowed any more are cut.
    */
-  async setPolicy(
-    index: number,
-    sandboxId: string,
-    policy: NetworkPolicy,
-    secrets: Record<string, string> = {},
-  ): Promise<void> {
+  async setPolicy(index: number, sandboxId: string, policy: NetworkPolicy): Promise<void> {
     const { guest } = this.slot(index);
     const before = this.#occupants.of(guest);
     const compiled = new CompiledPolicy(policy);
-    this.#occupy(index, sandboxId, compiled, secrets);
+    this.#occupy(index, sandboxId, compiled);
     if (before?.sandboxId === sandboxId && isDeepStrictEqual(before.policy.source, policy)) return;
     await this.#fence?.setPolicy(this.#fenced(index));
-    if (before?.sandboxId === sandboxId) await cutForbidden(guest, compiled);
+    if (before?.sandboxId !== sandboxId) return;
+    this.#egress?.reconsider(guest);
+    await cutForbidden(guest, compiled);
+  }
+
+  /** The values that a sandbox's header rules name, wherever it is or will be; none: it is gone. */
+  setSecrets(sandboxId: string, secrets: Record<string, string>): void {
+    this.#occupants.setSecrets(sandboxId, secrets);
   }
 
   /** Takes a used slot apart; its addresses come back last in line. */
@@ -139,6 +167,7 @@ export class NetworkSlots {
     await this.#takeApart(index);
     await this.#fence?.expel([this.#fenced(index)]);
     this.#occupants.remove(guest);
+    this.#egress?.cutAll(guest);
     await forgetConnections(guest);
     this.#used.delete(index);
     this.#free.push(index);
@@ -151,6 +180,27 @@ export class NetworkSlots {
 
   get #prefix(): string {
     return `sb${this.#options.scope}`;
+  }
+
+  get #table(): string {
+    return `sandbar_${this.#options.scope}`;
+  }
+
+  #makeEgress(): EgressProxy {
+    return new EgressProxy({
+      originOf: (client, local) => this.#helper.originalDestination(client, local),
+      occupants: this.#occupants,
+      dialer: new Dialer(new Lookup(this.#options.nameServers), this.#range.cidr),
+      interceptor: new Interceptor(this.#options.authority),
+      denied: (guest, host, port) => this.#denials.note(guest, 'tcp', host, port),
+      log: this.#log,
+    });
+  }
+
+  /** The address behind an interface of ours; an address is its own. */
+  #guestAt(place: string): string {
+    if (!place.startsWith(`${this.#prefix}n`)) return place;
+    return this.#range.slot(Number(place.slice(this.#prefix.length + 1))).guest;
   }
 
   #netns(index: number): string {
@@ -166,8 +216,8 @@ export class NetworkSlots {
     return { index, interfaceName: this.#interface(index), guest, policy: this.#occupants.of(guest)?.policy ?? OPEN };
   }
 
-  #occupy(index: number, sandboxId: string, policy: CompiledPolicy, secrets: Record<string, string> = {}): void {
-    this.#occupants.set({ sandboxId, guest: this.#range.slot(index).guest, policy, secrets });
+  #occupy(index: number, sandboxId: string, policy: CompiledPolicy): void {
+    this.#occupants.set({ sandboxId, guest: this.#range.slot(index).guest, policy });
   }
 
   #refill(): void {
@@ -199,39 +249,15 @@ export class NetworkSlots {
   }
 
   async #build(slots: readonly Slot[]): Promise<void> {
-    const outside = slots.flatMap((slot) => {
-      const name = this.#interface(slot.index);
-      return [
-        `netns add ${this.#netns(slot.index)}`,
-        `link add ${name} type veth peer name eth0 netns ${this.#netns(slot.index)}`,
-        `link set ${name} addrgenmode none`,
-        `addr add ${slot.host}/30 dev ${name}`,
-        `link set ${name} up`,
-      ];
-    });
-    await runCommand('ip', ['-batch', '-'], { input: `${outside.join('\n')}\n` });
     await Promise.all(
-      slots.map(async (slot) => {
-        const inside = [
-          'link set lo up',
-          `addr add ${slot.guest}/30 dev eth0`,
-          'link set eth0 up',
-          `route add default via ${slot.host}`,
-        ];
-        await runCommand('ip', ['-n', this.#netns(slot.index), '-batch', '-'], { input: `${inside.join('\n')}\n` });
-        // The namespace belongs to the machine's root, so a container's root has no say in it: what it may do is opened here.
-        await this.#helper.netnsSysctl(slot.netnsFile, 'net.ipv4.ip_unprivileged_port_start', '0');
-        await this.#helper.netnsSysctl(slot.netnsFile, 'net.ipv4.ping_group_range', '0 2147483647');
-      }),
+      slots.map(({ index, host, guest }) =>
+        this.#helper.makeSlot(this.#netns(index), this.#interface(index), host, guest),
+      ),
     );
   }
 
-  /** The interface first: deleting the namespace alone lets the kernel do it some time later. */
   async #takeApart(index: number): Promise<void> {
-    await runCommand('ip', ['-force', '-batch', '-'], {
-      input: `link del ${this.#interface(index)}\nnetns del ${this.#netns(index)}\n`,
-      okStatuses: [0, 1],
-    });
+    await this.#helper.removeSlot(this.#netns(index), this.#interface(index));
   }
 
   /** What an earlier run of the service made and no sandbox lives in. */
@@ -247,7 +273,7 @@ export class NetworkSlots {
     }
   }
 
-  async #remembered(): Promise<{ range?: string; resolverPort?: number }> {
+  async #remembered(): Promise<{ range?: string; resolverPort?: number; egressPort?: number }> {
     try {
       return JSON.parse(await readFile(this.#options.stateFile, 'utf8'));
     } catch {

@@ -128,7 +128,7 @@ export class EgressProxy {
     flow.way = way;
     const dial = () => this.#options.dialer.dial(occupant.policy, destination, way, flow.cut.signal);
     if (way.headers !== undefined && opening.kind !== 'other' && opening.kind !== 'silent') {
-      const { secrets } = occupant;
+      const secrets = () => this.#options.occupants.secretsOf(occupant.sandboxId);
       await this.#options.interceptor.take(client, opening, { headers: way.headers, secrets, dial });
       return;
     }

@@ -1,9 +1,10 @@
-import { Agent, createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import { Agent, type ClientRequest, createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls, createSecureContext, getCACertificates, type SecureContext, TLSSocket } from 'node:tls';
 import type { Authority } from '../../../core/certificates.ts';
 import { messageOf } from '../../../core/errors.ts';
+import { KeyedQueue } from '../../../core/keyed-queue.ts';
 import { canonicalName } from '../policy.ts';
 import { resolveHeaders } from './header-values.ts';
 import type { Opening } from './opening.ts';
@@ -11,7 +12,8 @@ import type { Opening } from './opening.ts';
 /** What is done to the requests of one connection. */
 export interface Interception {
   headers: Record<string, string>;
-  secrets: Record<string, string>;
+  /** Values of secrets as they are now. */
+  secrets: () => Record<string, string>;
   /** A connection to where this one was going. */
   dial: () => Promise<Socket>;
 }
@@ -22,8 +24,19 @@ interface Context extends Interception {
 }
 
 /** Headers about one connection (RFC 9110 §7.6.1), and what is answered here. */
-const hopByHop = new Set(['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'upgrade', 'expect']);
+const hopByHop = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'expect',
+]);
 const HANDSHAKE_MS = 10_000;
+/** Names whose certificates are kept; a wildcard rule has as many names as a sandbox thinks up. */
+const MOST_CERTIFICATES = 500;
 
 /**
  * Sets headers on the requests of a connection, HTTP or HTTPS. For HTTPS it shows the sandbox a certificate of the service's own authority, for
@@ -33,6 +46,7 @@ export class Interceptor {
   readonly #authority: () => Promise<Authority>;
   readonly #contexts = new WeakMap<object, Context>();
   readonly #certificates = new Map<string, Promise<SecureContext>>();
+  readonly #signing = new KeyedQueue();
   readonly #http: Server;
   #trust: SecureContext | undefined;
 
@@ -66,15 +80,8 @@ export class Interceptor {
   #forward(req: IncomingMessage, res: ServerResponse): void {
     const context = this.#contexts.get(req.socket);
     if (context === undefined) return void req.socket.destroy();
-    const headers = this.#headersFor(req, res, context);
-    if (headers === undefined) return;
-    const outgoing = request({
-      agent: context.agent,
-      method: req.method ?? 'GET',
-      path: pathOf(req),
-      headers: [...headers, ...framing(req)],
-      setHost: false,
-    });
+    const outgoing = this.#request(req, framing(req), context, (status, text) => answerText(res, status, text));
+    if (outgoing === undefined) return;
     outgoing.on('response', (answer) => {
       res.writeHead(answer.statusCode ?? 502, answer.statusMessage ?? '', returned(answer));
       res.flushHeaders();
@@ -93,20 +100,14 @@ export class Interceptor {
   }
 
   #forwardUpgrade(req: IncomingMessage, client: Duplex, head: Buffer): void {
+    client.on('error', () => client.destroy());
     const context = this.#contexts.get(req.socket);
-    const res = {
-      refuse: (status: number, text: string) => void client.end(`HTTP/1.1 ${status} Refused\r\nConnection: close\r\n\r\n${text}\n`),
-    };
     if (context === undefined) return void client.destroy();
-    const headers = this.#headersFor(req, res, context);
-    if (headers === undefined) return;
-    const outgoing = request({
-      agent: context.agent,
-      method: req.method ?? 'GET',
-      path: pathOf(req),
-      headers: [...headers, 'Connection', 'Upgrade', 'Upgrade', req.headers.upgrade ?? ''],
-      setHost: false,
+    const upgrade = ['Connection', 'Upgrade', 'Upgrade', req.headers.upgrade ?? ''];
+    const outgoing = this.#request(req, upgrade, context, (status, text) => {
+      client.end(`HTTP/1.1 ${status} Refused\r\nConnection: close\r\n\r\nsandbar: ${text}\n`);
     });
+    if (outgoing === undefined) return;
     outgoing.on('upgrade', (answer, upstream, rest) => {
       const lines = pairs(answer.rawHeaders).map(([field, value]) => `${field}: ${value}\r\n`);
       client.write(`HTTP/1.1 ${answer.statusCode} ${answer.statusMessage}\r\n${lines.join('')}\r\n`);
@@ -114,7 +115,6 @@ export class Interceptor {
       if (head.length > 0) upstream.write(head);
       upstream.on('error', () => client.destroy());
       upstream.on('close', () => client.destroy());
-      client.on('error', () => upstream.destroy());
       client.on('close', () => upstream.destroy());
       upstream.pipe(client).pipe(upstream);
     });
@@ -127,29 +127,32 @@ export class Interceptor {
     outgoing.end();
   }
 
-  /** The headers of a request with those of the rule in place of its own; undefined when it was answered instead. */
-  #headersFor(
+  /** The request as it goes on, with the rule's headers in place of its own; undefined when it was refused instead. */
+  #request(
     req: IncomingMessage,
-    res: ServerResponse | { refuse: (status: number, text: string) => void },
+    ownHeaders: readonly string[],
     context: Context,
-  ): string[] | undefined {
-    const refuse = (status: number, text: string) => {
-      if ('refuse' in res) res.refuse(status, text);
-      else answerText(res, status, text);
-    };
+    refuse: (status: number, text: string) => void,
+  ): ClientRequest | undefined {
     // The connection was judged by its name: a request for another one is not let through on it.
     if (canonicalName((req.headers.host ?? '').replace(/:\d*$/, '')) !== context.name) {
       refuse(421, `this connection is for ${context.name}`);
       return undefined;
     }
     try {
-      const added = resolveHeaders(context.headers, context.secrets);
+      const added = resolveHeaders(context.headers, context.secrets());
       const replaced = new Set(Object.keys(added).map((name) => name.toLowerCase()));
       const kept = pairs(req.rawHeaders).filter(([field]) => {
         const name = field.toLowerCase();
-        return !hopByHop.has(name) && name !== 'transfer-encoding' && !replaced.has(name);
+        return !hopByHop.has(name) && !replaced.has(name);
       });
-      return [...kept.flat(), ...Object.entries(added).flat()];
+      return request({
+        agent: context.agent,
+        method: req.method ?? 'GET',
+        path: pathOf(req),
+        headers: [...kept.flat(), ...Object.entries(added).flat(), ...ownHeaders],
+        setHost: false,
+      });
     } catch (error) {
       refuse(502, messageOf(error));
       return undefined;
@@ -159,9 +162,12 @@ export class Interceptor {
   #certificateFor(name: string): Promise<SecureContext> {
     let made = this.#certificates.get(name);
     if (made === undefined) {
-      made = this.#authority().then(async (authority) => createSecureContext(await authority.issue([name])));
+      // One at a time: each is a program that is run.
+      made = this.#signing.run('', async () => createSecureContext(await (await this.#authority()).issue([name])));
       this.#certificates.set(name, made);
       made.catch(() => this.#certificates.delete(name));
+      const [oldest] = this.#certificates.keys();
+      if (this.#certificates.size > MOST_CERTIFICATES && oldest !== undefined) this.#certificates.delete(oldest);
     }
     return made;
   }
