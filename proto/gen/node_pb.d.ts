@@ -633,6 +633,13 @@ export declare type SnapshotSandboxRequest = Message<"sandbar.node.v1.SnapshotSa
    * @generated from field: bool files_only = 3;
    */
   filesOnly: boolean;
+
+  /**
+   * What is run again where the snapshot does not hold it running.
+   *
+   * @generated from field: sandbar.node.v1.StartCommand start = 4;
+   */
+  start?: StartCommand | undefined;
 };
 
 /**
@@ -640,6 +647,44 @@ export declare type SnapshotSandboxRequest = Message<"sandbar.node.v1.SnapshotSa
  * Use `create(SnapshotSandboxRequestSchema)` to create a new message.
  */
 export declare const SnapshotSandboxRequestSchema: GenMessage<SnapshotSandboxRequest>;
+
+/**
+ * @generated from message sandbar.node.v1.StartCommand
+ */
+export declare type StartCommand = Message<"sandbar.node.v1.StartCommand"> & {
+  /**
+   * @generated from field: repeated string words = 1;
+   */
+  words: string[];
+
+  /**
+   * Run until it succeeds.
+   *
+   * @generated from field: repeated string ready_words = 2;
+   */
+  readyWords: string[];
+
+  /**
+   * @generated from field: string user = 3;
+   */
+  user: string;
+
+  /**
+   * @generated from field: string workdir = 4;
+   */
+  workdir: string;
+
+  /**
+   * @generated from field: map<string, string> env = 5;
+   */
+  env: { [key: string]: string };
+};
+
+/**
+ * Describes the message sandbar.node.v1.StartCommand.
+ * Use `create(StartCommandSchema)` to create a new message.
+ */
+export declare const StartCommandSchema: GenMessage<StartCommand>;
 
 /**
  * @generated from message sandbar.node.v1.SnapshotSandboxResponse

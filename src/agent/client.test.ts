@@ -11,6 +11,9 @@ import { AgentClient, newOperationId } from './client.ts';
 import type { StartOptions } from './contract.ts';
 import { AgentError } from './errors.ts';
 
+/** Machines that run tests are busy: what must come is waited for long enough. */
+const eventually = <T>(seen: () => T) => expect.poll(seen, { timeout: 10_000 });
+
 if (agentMissing) console.warn(`skipped: ${agentMissing}`);
 
 /** A wire to the agent that can be cut, as a checkpoint cuts every connection. */
@@ -121,7 +124,7 @@ describe.skipIf(agentMissing !== undefined)('the agent client', { timeout: 30_00
     expect(wire.opened).toBe(1);
     await Promise.all(Array.from({ length: 20 }, () => client.stat({ user: '', path: '/' })));
     expect(wire.opened).toBeLessThanOrEqual(20);
-    await expect.poll(() => wire.open).toBeLessThanOrEqual(6);
+    await eventually(() => wire.open).toBeLessThanOrEqual(6);
   });
 
   test('an error of the agent has its code, number and path', async () => {
@@ -196,7 +199,7 @@ describe.skipIf(agentMissing !== undefined)('the agent client', { timeout: 30_00
     }
     await delay(10);
     await client.closeStdin({ pid });
-    await expect.poll(() => readFileSync(target).length, { timeout: 10_000 }).toBe(data.length);
+    await eventually(() => readFileSync(target).length).toBe(data.length);
     expect(readFileSync(target).equals(data)).toBe(true);
     writeFileSync(`${target}.stop`, '');
     await client.signal({ pid }, 9).catch(() => undefined);
@@ -218,7 +221,7 @@ describe.skipIf(agentMissing !== undefined)('the agent client', { timeout: 30_00
     await delay(5);
     await client.quiesce();
     await running;
-    await expect.poll(() => wire.open).toBe(0);
+    await eventually(() => wire.open).toBe(0);
     let answered = false;
     const held = client.ping().then(() => {
       answered = true;

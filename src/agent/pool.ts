@@ -5,6 +5,8 @@ import { type AgentTarget, Connection, ConnectionLost } from './connection.ts';
 /** Connections kept open for the next request. */
 const MAX_IDLE = 6;
 const IDLE_MS = 30_000;
+/** Connections being opened at a time: the agent lets only so many wait that have not shown the secret yet. */
+const MAX_OPENING = 32;
 /** How long a waiting request tries to get back to a sandbox that is said to be alive. */
 const RESUME_WINDOW_MS = 15_000;
 const QUIESCE_LIMIT_MS = 10_000;
@@ -25,6 +27,9 @@ export class ConnectionPool {
   #target: AgentTarget;
   readonly #all = new Set<Connection>();
   readonly #idle: Connection[] = [];
+  #opening = 0;
+  /** Requests that wait for their turn to open a connection. */
+  readonly #toOpen: (() => void)[] = [];
   /** Connections on which a request waits that may be made again. */
   readonly #waiting = new Set<Connection>();
   readonly #tunnels = new Set<{ destroy(): void }>();
@@ -186,7 +191,17 @@ export class ConnectionPool {
   }
 
   async #open(signal: AbortSignal | undefined): Promise<Connection> {
-    const connection = await Connection.open(this.#target, signal);
+    if (this.#opening >= MAX_OPENING) await new Promise<void>((resolve) => this.#toOpen.push(resolve));
+    else this.#opening++;
+    let connection: Connection;
+    try {
+      connection = await Connection.open(this.#target, signal);
+    } finally {
+      // The turn is handed on to whoever has waited longest.
+      const next = this.#toOpen.shift();
+      if (next !== undefined) next();
+      else this.#opening--;
+    }
     if (this.#closing.signal.aborted) {
       connection.destroy();
       throw this.#closing.signal.reason;

@@ -119,6 +119,7 @@ describe('documents', () => {
     expect(routes.sort()).toEqual([
       'DELETE /api-keys/{apiKeyID}',
       'DELETE /sandboxes/{sandboxID}',
+      'DELETE /secrets/{secretID}',
       'DELETE /templates/{templateID}',
       'GET /api-keys',
       'GET /events/sandboxes',
@@ -129,6 +130,8 @@ describe('documents', () => {
       'GET /sandboxes/{sandboxID}',
       'GET /sandboxes/{sandboxID}/logs',
       'GET /sandboxes/{sandboxID}/metrics',
+      'GET /secrets',
+      'GET /secrets/{secretID}',
       'GET /snapshots',
       'GET /teams',
       'GET /teams/{teamID}/metrics',
@@ -150,8 +153,11 @@ describe('documents', () => {
       'POST /sandboxes/{sandboxID}/resume',
       'POST /sandboxes/{sandboxID}/snapshots',
       'POST /sandboxes/{sandboxID}/timeout',
+      'POST /secrets',
+      'POST /secrets/{secretID}',
       'POST /v2/sandboxes',
       'POST /v2/sandboxes/{sandboxID}/connect',
+      'PUT /sandboxes/{sandboxID}/network',
     ]);
     expect(Object.keys(document.paths['/sandboxes']?.['post']?.responses ?? {})).toEqual(['201', '4XX', '5XX']);
   });

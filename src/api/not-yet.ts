@@ -6,13 +6,6 @@ import { NewNetwork, type NewSandbox } from './sandbox-schemas.ts';
  * rule its maker asked for is worse than none. A line goes when its option works.
  */
 const notYet: { option: string; isUsed: (body: NewSandbox) => boolean }[] = [
-  { option: 'allow_internet_access: false', isUsed: (body) => body.allow_internet_access === false },
-  { option: 'network.allowOut', isUsed: (body) => isFilled(body.network?.allowOut) },
-  { option: 'network.denyOut', isUsed: (body) => isFilled(body.network?.denyOut) },
-  { option: 'network.egressProxy', isUsed: (body) => (body.network?.egressProxy ?? null) !== null },
-  { option: 'network.maskRequestHost', isUsed: (body) => body.network?.maskRequestHost !== undefined },
-  { option: 'network.rules', isUsed: (body) => isFilled(body.network?.rules) },
-  { option: 'network.httpsPorts', isUsed: (body) => isFilled(body.network?.httpsPorts) },
   { option: 'volumeMounts', isUsed: (body) => isFilled(body.volumeMounts) },
   { option: 'iam', isUsed: (body) => isFilled(body.iam?.tokens) },
 ];
@@ -27,7 +20,11 @@ export function refuseNotYet(body: NewSandbox): void {
  * object: there it may be a rule that keeps something in or out.
  */
 export function refuseUnknownNetworkFields(network: object): void {
-  const unknown = Object.keys(network).find((field) => !(field in NewNetwork.properties));
+  refuseUnknownFields(network, NewNetwork.properties);
+}
+
+export function refuseUnknownFields(network: object, known: object): void {
+  const unknown = Object.keys(network).find((field) => !(field in known));
   if (unknown !== undefined) throw new SandbarError('invalid', `network.${unknown} is not supported by this server`);
 }
 

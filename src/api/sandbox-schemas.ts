@@ -30,12 +30,18 @@ const EgressProxy = Type.Object({
   password: Type.Optional(Type.String()),
 });
 
-const networkFields = {
-  allowPublicTraffic: Type.Optional(Type.Boolean()),
+/** What is about the way out, and may be changed while a sandbox runs. */
+export const egressFields = {
   allowOut: Type.Optional(Type.Array(Type.String())),
   denyOut: Type.Optional(Type.Array(Type.String())),
-  maskRequestHost: Type.Optional(Type.String()),
   rules: Type.Optional(rules),
+  egressProxy: Type.Optional(Type.Union([EgressProxy, Type.Null()])),
+};
+
+const networkFields = {
+  ...egressFields,
+  allowPublicTraffic: Type.Optional(Type.Boolean()),
+  maskRequestHost: Type.Optional(Type.String()),
   httpsPorts: Type.Optional(Type.Array(Type.Integer())),
 };
 
@@ -45,7 +51,6 @@ export const NewNetwork = Type.Object(
     allowPublicTraffic: Type.Optional(
       Type.Unsafe<boolean | null>({ type: ['boolean', 'null'], description: 'null is the default, true' }),
     ),
-    egressProxy: Type.Optional(Type.Union([EgressProxy, Type.Null()])),
   },
   { title: 'SandboxNetworkConfig' },
 );

@@ -102,8 +102,6 @@ describe('POST /sandboxes', () => {
     ],
     [{ envVars: { 'A=B': 'c' } }, expect.stringContaining('environment variable')],
     [{ envVars: { A: '\0' } }, expect.stringContaining('NUL')],
-    [{ allow_internet_access: false }, 'allow_internet_access: false is not supported by this server yet'],
-    [{ network: { denyOut: ['0.0.0.0/0'] } }, 'network.denyOut is not supported by this server yet'],
     [{ volumeMounts: [{ name: 'v', path: '/v' }] }, 'volumeMounts is not supported by this server yet'],
     [{ iam: { tokens: { a: { audience: 'b' } } } }, 'iam is not supported by this server yet'],
   ])('refuses %j', async (change, message) => {

@@ -1,35 +1,65 @@
 import type { Static } from 'typebox';
-import type { TemplateBuildRow, TemplateTagRow } from '../db/schema.ts';
+import type { BuildLogRow, TemplateBuildRow, TemplateTagRow } from '../db/schema.ts';
 import type { TemplateSummary } from '../db/template-store.ts';
+import { levelNames } from '../templates/build/log.ts';
 import { dateTime } from './date-time.ts';
-import type { Template, TemplateBuild, TemplateTag, TemplateWithBuilds } from './template-schemas.ts';
+import type {
+  BuildLogEntry,
+  RequestedTemplate,
+  Template,
+  TemplateBuild,
+  TemplateLegacy,
+  TemplateTag,
+  TemplateWithBuilds,
+} from './template-schemas.ts';
 
 /** Stands as the maker of templates that come with the service. */
 const SERVICE = { id: '00000000-0000-0000-0000-000000000000', email: 'service@sandbar.local' };
 
 /** One element, or none for a template that was never built: the wire has no form for it. */
-export function templateOf({ template, aliases, names, build, createdBy }: TemplateSummary): Static<typeof Template>[] {
+export function templateOf(summary: TemplateSummary): Static<typeof Template>[] {
+  const { build, names } = summary;
   if (build === undefined) return [];
-  return [
-    {
-      templateID: template.id,
-      buildID: build.id,
-      cpuCount: build.cpuCount,
-      memoryMB: build.memoryMb,
-      diskSizeMB: build.diskSizeMb,
-      public: template.public,
-      aliases,
-      names,
-      createdAt: dateTime(template.createdAt),
-      updatedAt: dateTime(template.updatedAt),
-      createdBy: createdBy === undefined ? SERVICE : { id: createdBy.id, email: createdBy.email },
-      lastSpawnedAt: template.lastSpawnedAt === null ? null : dateTime(template.lastSpawnedAt),
-      spawnCount: template.spawnCount,
-      buildCount: template.buildCount,
-      envdVersion: build.envdVersion,
-      buildStatus: build.status,
-    },
-  ];
+  return [{ ...legacyTemplateOf(summary, build), names, buildStatus: build.status }];
+}
+
+/** A template as the older endpoints show it, by one of its builds. */
+export function legacyTemplateOf(
+  { template, aliases, createdBy }: TemplateSummary,
+  build: TemplateBuildRow,
+): Static<typeof TemplateLegacy> {
+  return {
+    templateID: template.id,
+    buildID: build.id,
+    cpuCount: build.cpuCount,
+    memoryMB: build.memoryMb,
+    diskSizeMB: build.diskSizeMb,
+    public: template.public,
+    aliases,
+    createdAt: dateTime(template.createdAt),
+    updatedAt: dateTime(template.updatedAt),
+    createdBy: createdBy === undefined ? SERVICE : { id: createdBy.id, email: createdBy.email },
+    lastSpawnedAt: template.lastSpawnedAt === null ? null : dateTime(template.lastSpawnedAt),
+    spawnCount: template.spawnCount,
+    buildCount: template.buildCount,
+    envdVersion: build.envdVersion,
+  };
+}
+
+export function requestedTemplateOf(
+  { template, aliases, names }: TemplateSummary,
+  { build, tags }: { build: TemplateBuildRow; tags: string[] },
+): Static<typeof RequestedTemplate> {
+  return { templateID: template.id, buildID: build.id, public: template.public, names, tags, aliases };
+}
+
+export function logEntryOf(line: BuildLogRow): Static<typeof BuildLogEntry> {
+  return {
+    timestamp: dateTime(line.createdAt),
+    message: line.message,
+    level: levelNames[line.level] ?? 'info',
+    ...(line.step !== null && { step: line.step }),
+  };
 }
 
 export function templateWithBuildsOf(

@@ -10,6 +10,7 @@ import { MetricStore } from '../db/metric-store.ts';
 import { SandboxEventStore } from '../db/sandbox-event-store.ts';
 import { SandboxLogStore } from '../db/sandbox-log-store.ts';
 import { SandboxStore } from '../db/sandbox-store.ts';
+import { SecretStore } from '../db/secret-store.ts';
 import { SnapshotStore } from '../db/snapshot-store.ts';
 import { TeamStore } from '../db/team-store.ts';
 import { TemplateStore } from '../db/template-store.ts';
@@ -23,6 +24,8 @@ import { Listener } from '../gateway/listener.ts';
 import { localNodeClient } from '../node/client.ts';
 import { Node } from '../node/node.ts';
 import { SandboxProxy } from '../proxy/proxy.ts';
+import { loadSeal } from '../secrets/sealing.ts';
+import { Secrets } from '../secrets/secrets.ts';
 import { SandboxService } from '../sandboxes/sandboxes.ts';
 import { Snapshots } from '../sandboxes/snapshots.ts';
 import { type Artifacts, locateArtifacts } from '../setup/artifacts.ts';
@@ -30,6 +33,7 @@ import { ensureFirstTeam } from '../teams/first-start.ts';
 import { Teams } from '../teams/teams.ts';
 import { baseLayerName, registerBase } from '../templates/builtin.ts';
 import { TemplateRemoval } from '../templates/removal.ts';
+import { startBuilds } from './start-builds.ts';
 import { holdLock } from './state-lock.ts';
 import { welcomeText } from './welcome.ts';
 
@@ -78,14 +82,17 @@ export async function startService(config: Config): Promise<Service> {
     },
     log,
   });
+  const secrets = new Secrets(new SecretStore(database), loadSeal(config.stateDir, config.secretsKey), log);
   const sandboxes = new SandboxService({
     config: { ...config, runtime },
     ...stores,
     node: nodeClient,
     observer: history,
+    secrets,
     log,
   });
   await sandboxes.start();
+  secrets.onChange((teamId, name) => sandboxes.secretChanged(teamId, name));
   const snapshots = new Snapshots({
     store: stores.snapshots,
     templates: stores.templates,
@@ -97,7 +104,8 @@ export async function startService(config: Config): Promise<Service> {
   await snapshots.start();
   history.start();
   sampler.start();
-  const removal = new TemplateRemoval({ ...stores, node: nodeClient, log });
+  const building = await startBuilds(config, runtime, database, stores.templates, node, nodeClient, log);
+  const removal = new TemplateRemoval({ ...stores, builds: building.builds, node: nodeClient, log });
 
   const api = buildApi({
     sandboxes,
@@ -105,9 +113,11 @@ export async function startService(config: Config): Promise<Service> {
     teams,
     snapshots,
     removal,
+    ...building,
     events: stores.events,
     logs: stores.logs,
     metrics,
+    secrets,
     config,
     log,
   });
@@ -146,7 +156,7 @@ export async function startService(config: Config): Promise<Service> {
       apiKey: firstStart.apiKey,
     }),
   );
-  const observers = [sampler, history];
+  const observers = [building.builds, sampler, history];
   return { port, stop: () => stopAll(listener, api, sandboxes, observers, node, teams, database, lock) };
 }
 
@@ -164,6 +174,9 @@ async function startNode(config: Config, artifacts: Artifacts, log: Log): Promis
     {
       stateDir: config.stateDir,
       networkRange: config.networkRange,
+      nameServers: config.nameServers,
+      sandboxConnections: config.sandboxConnections,
+      sandboxBytesPerSecond: config.sandboxBytesPerSecond,
       warmPool: config.warmPool,
       pauseHoldMs: config.pauseHoldSeconds * 1000,
       programs: {

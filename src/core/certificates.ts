@@ -38,7 +38,8 @@ export class Authority {
     if (made !== undefined) return new Authority(directory, made);
 
     await mkdir(directory, { recursive: true, mode: 0o700 });
-    for (const file of [AUTHORITY_KEY, SERVER_KEY]) await writeFile(path.join(directory, file), newKey(), { mode: 0o600 });
+    for (const file of [AUTHORITY_KEY, SERVER_KEY])
+      await writeFile(path.join(directory, file), newKey(), { mode: 0o600 });
     const { stdout } = await openssl(
       ['-key', path.join(directory, AUTHORITY_KEY), '-subj', `/CN=${commonName}`, '-days', String(AUTHORITY_DAYS)],
       ['basicConstraints=critical,CA:TRUE,pathlen:0', 'keyUsage=critical,keyCertSign,cRLSign'],

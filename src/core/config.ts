@@ -20,6 +20,14 @@ export interface Config {
   tls: { certFile: string; keyFile: string } | undefined;
   /** IPv4 range of the sandboxes' addresses, CIDR; undefined: a free one is chosen and remembered. */
   networkRange: string | undefined;
+  /** DNS servers that sandboxes' questions go to, `address[:port]`; none: the machine's own. */
+  nameServers: string[];
+  /** Connections one sandbox may have open to the outside. */
+  sandboxConnections: number;
+  /** What one sandbox may send, and receive, in a second; undefined: no limit. */
+  sandboxBytesPerSecond: number | undefined;
+  /** Key that secrets are encrypted with, 64 hex digits; undefined: one of the state directory. */
+  secretsKey: string | undefined;
   /** Sandboxes a team may run at once. */
   maxSandboxes: number;
   /** Longest life of one run of a sandbox. */
@@ -30,6 +38,10 @@ export interface Config {
   pauseHoldSeconds: number;
   /** Size of a sandbox's writable disk where its template names none. */
   diskSizeMb: number;
+  /** Longest time of one step of a template build. */
+  buildStepSeconds: number;
+  /** Template builds a team may run at once. */
+  maxBuilds: number;
   logLevel: 'debug' | 'info' | 'warn' | 'error';
 }
 
@@ -71,6 +83,28 @@ export const settings = {
     flag: 'network-range',
     help: 'IPv4 range of sandbox addresses, /12 to /24 (default: a free one)',
   },
+  nameServers: {
+    env: 'SANDBAR_NAME_SERVERS',
+    flag: 'name-servers',
+    help: "DNS servers for the sandboxes, address[:port], comma-separated (default: the machine's own)",
+  },
+  sandboxConnections: {
+    env: 'SANDBAR_SANDBOX_CONNECTIONS',
+    flag: 'sandbox-connections',
+    fallback: '4096',
+    help: 'connections one sandbox may have open to the outside',
+  },
+  sandboxBandwidth: {
+    env: 'SANDBAR_SANDBOX_MBIT',
+    flag: 'sandbox-mbit',
+    fallback: '0',
+    help: 'Mbit a second one sandbox may send, and receive; 0: no limit',
+  },
+  secretsKey: {
+    env: 'SANDBAR_SECRETS_KEY',
+    flag: 'secrets-key',
+    help: 'key of the stored secrets, 64 hex digits (default: one in the state directory)',
+  },
   maxSandboxes: {
     env: 'SANDBAR_MAX_SANDBOXES',
     flag: 'max-sandboxes',
@@ -100,6 +134,18 @@ export const settings = {
     flag: 'disk-size-mb',
     fallback: '10240',
     help: 'writable disk of a sandbox, MiB',
+  },
+  buildStepSeconds: {
+    env: 'SANDBAR_BUILD_STEP_SECONDS',
+    flag: 'build-step-seconds',
+    fallback: '3600',
+    help: 'longest time of one step of a template build',
+  },
+  maxBuilds: {
+    env: 'SANDBAR_MAX_BUILDS',
+    flag: 'max-builds',
+    fallback: '20',
+    help: 'template builds a team may run at once',
   },
   logLevel: { env: 'SANDBAR_LOG_LEVEL', flag: 'log-level', fallback: 'info', help: 'debug, info, warn or error' },
 } as const satisfies Record<string, Setting>;
@@ -144,11 +190,17 @@ export function loadConfig(env: NodeJS.ProcessEnv, flags: Record<string, string 
     apiKey: text('apiKey'),
     tls: undefined,
     networkRange: text('networkRange'),
+    nameServers: (text('nameServers') ?? '').split(',').filter(Boolean),
+    sandboxConnections: integer('sandboxConnections', 1, 1_000_000),
+    sandboxBytesPerSecond: (integer('sandboxBandwidth', 0, 1_000_000) * 1_000_000) / 8 || undefined,
+    secretsKey: text('secretsKey'),
     maxSandboxes: integer('maxSandboxes', 1, 1_000_000),
     maxTimeoutSeconds: integer('maxTimeout', 1, 24 * 365) * 3600,
     warmPool: integer('warmPool', 0, 1000),
     pauseHoldSeconds: integer('pauseHold', 0, 86_400),
     diskSizeMb: integer('diskSizeMb', 64, 16 * 1024 * 1024),
+    buildStepSeconds: integer('buildStepSeconds', 1, 24 * 3600),
+    maxBuilds: integer('maxBuilds', 1, 1000),
     logLevel: choice('logLevel', ['debug', 'info', 'warn', 'error']),
   };
 
@@ -160,6 +212,12 @@ export function loadConfig(env: NodeJS.ProcessEnv, flags: Record<string, string 
     problems.push('SANDBAR_API_KEY must be e2b_ followed by 40 hex digits');
   if (config.networkRange !== undefined && !isUsableRange(config.networkRange))
     problems.push(`SANDBAR_NETWORK_RANGE must be an IPv4 range from /12 to /24, not '${config.networkRange}'`);
+  for (const server of config.nameServers) {
+    if (!/^(\d{1,3}\.){3}\d{1,3}(:\d{1,5})?$/.test(server))
+      problems.push(`SANDBAR_NAME_SERVERS must be IPv4 addresses, not '${server}'`);
+  }
+  if (config.secretsKey !== undefined && !/^[0-9a-f]{64}$/i.test(config.secretsKey))
+    problems.push('SANDBAR_SECRETS_KEY must be 64 hex digits');
   const certFile = text('tlsCert');
   const keyFile = text('tlsKey');
   if ((certFile === undefined) !== (keyFile === undefined))

@@ -20,6 +20,7 @@ export interface Schema {
   sandboxEvents: Stored<SandboxEventRow, never, 'data'>;
   sandboxLogs: Stored<SandboxLogRow, never, 'fields'>;
   metrics: MetricRow;
+  secrets: Stored<SecretRow, never, 'metadata'>;
 }
 
 // Times in all rows are milliseconds since 1970.
@@ -211,6 +212,22 @@ export interface BuildCacheRow {
   usedAt: number;
 }
 
+/** A secret of a team. */
+export interface SecretRow {
+  /** `sec_` and random text. */
+  id: string;
+  teamId: string;
+  /** Lower case. */
+  name: string;
+  /** Counts from 1. */
+  version: number;
+  /** The value, encrypted. */
+  sealed: string;
+  metadata: Record<string, string>;
+  createdAt: number;
+  updatedAt: number;
+}
+
 type SandboxFlag = 'secure' | 'autoPause' | 'autoPauseMemory' | 'autoResume' | 'allowInternetAccess' | 'memoryKept';
 type SandboxJson = 'earlierTokens' | 'metadata' | 'envVars' | 'network' | 'volumeMounts';
 
@@ -226,3 +243,4 @@ export const sandboxEventColumns = columnCodec<SandboxEventRow>()([], ['data']);
 export const sandboxLogColumns = columnCodec<SandboxLogRow>()([], ['fields']);
 export const buildRequestColumns = columnCodec<BuildRequestRow>()([], ['tags']);
 export const buildCacheColumns = columnCodec<BuildCacheRow>()([], ['layers']);
+export const secretColumns = columnCodec<SecretRow>()([], ['metadata']);

@@ -14,6 +14,9 @@ import { EnvdServer } from '../../tests/support/envd-server.ts';
 import { agentMissing } from '../../tests/support/local-agent.ts';
 import { signatureOf } from './signature.ts';
 
+/** Machines that run tests are busy: what must come is waited for long enough. */
+const eventually = <T>(seen: () => T) => expect.poll(seen, { timeout: 10_000 });
+
 if (agentMissing) console.warn(`skipped: ${agentMissing}`);
 
 const json = { 'content-type': 'application/json', 'connect-protocol-version': '1' };
@@ -494,12 +497,10 @@ describe.skipIf(agentMissing !== undefined)('the wire', { timeout: 20_000 }, () 
         ).events ?? [];
       writeFileSync(at('polled/a'), 'x');
       let seen: Record<string, unknown>[] = [];
-      await expect
-        .poll(async () => {
-          seen = [...seen, ...(await events())];
-          return seen.map((event) => `${event.type} ${event.name}`);
-        })
-        .toEqual(expect.arrayContaining(['EVENT_TYPE_CREATE a', 'EVENT_TYPE_WRITE a']));
+      await eventually(async () => {
+        seen = [...seen, ...(await events())];
+        return seen.map((event) => `${event.type} ${event.name}`);
+      }).toEqual(expect.arrayContaining(['EVENT_TYPE_CREATE a', 'EVENT_TYPE_WRITE a']));
       expect(seen[0]?.entry).toMatchObject({ path: at('polled/a') });
       expect(await events()).toEqual([]);
       expect((await rpc('filesystem.Filesystem/RemoveWatcher', { watcherId })).status).toBe(200);
@@ -571,8 +572,8 @@ describe.skipIf(agentMissing !== undefined)('the wire', { timeout: 20_000 }, () 
 
     test('a deadline kills, ends the stream, and gives the output so far', async () => {
       const begun = performance.now();
-      const seen = await allFrames(await start('echo so far; exec sleep 40', { 'connect-timeout-ms': '400' }));
-      expect(performance.now() - begun).toBeLessThan(1500);
+      const seen = await allFrames(await start('echo so far; exec sleep 40', { 'connect-timeout-ms': '1500' }));
+      expect(performance.now() - begun).toBeLessThan(5000);
       expect(textOf(seen, 'stdout')).toBe('so far\n');
       expect(seen.at(-1)?.message).toMatchObject({ error: { code: 'deadline_exceeded' } });
       expect(seen.some(({ message }) => JSON.stringify(message).includes('"end"'))).toBe(false);

@@ -46,13 +46,11 @@ export async function* readFileRange(
   }
 }
 
-/** Writes a stream into an opened file from its beginning and gives its length. */
-export async function writeFile(
-  agent: Agent,
-  handle: number,
-  body: AsyncIterable<Buffer>,
-  signal: AbortSignal,
-): Promise<number> {
+/**
+ * Writes a stream into an opened file from its beginning and gives its length. When it ends, well or badly, no write is under way any more:
+ * so none is abandoned when the client leaves, since the agent would carry it out all the same, at a time nobody knows.
+ */
+export async function writeFile(agent: Agent, handle: number, body: AsyncIterable<Buffer>): Promise<number> {
   const running = new Set<Promise<void>>();
   let failure: unknown;
   let failed = false;
@@ -62,7 +60,7 @@ export async function writeFile(
   const flush = async () => {
     while (running.size >= WRITES_AHEAD) await Promise.race(running);
     if (failed) throw failure;
-    const write = agent.writeAt(handle, offset, pieces, signal).catch((error: unknown) => {
+    const write = agent.writeAt(handle, offset, pieces).catch((error: unknown) => {
       failure = failed ? failure : error;
       failed = true;
     });

@@ -19,7 +19,7 @@ import { isPlainJsonStream, serveEventStream } from './json-stream.ts';
 import { createProcessService } from './process-service.ts';
 import { sendRestError } from './rest-error.ts';
 import { type SandboxUsage, sendEnvs, sendHealth, sendMetrics, usageFromInside } from './status.ts';
-import { upload } from './upload.ts';
+import { createUploadHandler, type UploadHandler } from './upload.ts';
 
 /** The port of the in-sandbox interface, as clients know it. */
 export const ENVD_PORT = 49983;
@@ -62,6 +62,8 @@ export function createEnvdHandler(options: EnvdOptions): EnvdHandler {
     return library(path, req);
   };
 
+  const parts = { connect, upload: createUploadHandler() };
+
   return (row, req, res) => {
     if (applyCors(req, res)) return;
     const cut = () => endWithSandbox(row.id, res, req.headers);
@@ -74,7 +76,7 @@ export function createEnvdHandler(options: EnvdOptions): EnvdHandler {
     lifetime.addEventListener('abort', cut, { once: true });
     res.once('close', () => lifetime.removeEventListener('abort', cut));
     const gone = departure(res, lifetime);
-    route(options, connect, { row, agent, gone }, req, res)
+    route(options, parts, { row, agent, gone }, req, res)
       .catch((error: unknown) => {
         if (lifetime.aborted) cut();
         else if (res.headersSent) abortResponse(res);
@@ -86,7 +88,7 @@ export function createEnvdHandler(options: EnvdOptions): EnvdHandler {
 
 async function route(
   options: EnvdOptions,
-  connect: ConnectHandler,
+  parts: { connect: ConnectHandler; upload: UploadHandler },
   sandbox: Omit<SandboxCall, 'user'>,
   req: HttpRequest,
   res: HttpResponse,
@@ -106,11 +108,11 @@ async function route(
       return download(callFor(query.get('username') ?? ''), query.get('path') ?? '', req, res);
     case 'POST /files':
       requireTokenOrSignature(row, req, query, 'write');
-      return upload(callFor(query.get('username') ?? ''), query.get('path') ?? undefined, req, res);
+      return parts.upload(callFor(query.get('username') ?? ''), query.get('path') ?? undefined, req, res);
   }
 
   requireToken(row, req);
-  const rpc = connect(path, req);
+  const rpc = parts.connect(path, req);
   if (rpc) return rpc(callFor(basicUser(req)), res);
   switch (`${req.method} ${path}`) {
     case 'POST /files/compose':

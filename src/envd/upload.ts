@@ -7,8 +7,9 @@ import { bodyOf, type HttpRequest, type HttpResponse, headerOf, sendJson } from 
 import type { SandboxCall } from './context.ts';
 import { writeFile } from './file-transfer.ts';
 import { metadataFromHeaders } from './metadata-headers.ts';
-import { boundaryOf, parseMultipart } from './multipart.ts';
+import { boundaryOf, type Part, parseMultipart } from './multipart.ts';
 import { commonFileError } from './rest-error.ts';
+import { Turns } from './turns.ts';
 
 /** A file that was written, as the answer tells it. */
 interface WrittenFile {
@@ -18,39 +19,56 @@ interface WrittenFile {
   metadata?: Record<string, string>;
 }
 
-/** POST /files: one file as the raw body, or any number as parts of a form. */
-export async function upload(
+/** How long an upload waits for another to the same path. */
+const TURN_LIMIT_MS = 5_000;
+
+export type UploadHandler = (
   call: SandboxCall,
   requestedPath: string | undefined,
   req: HttpRequest,
   res: HttpResponse,
-): Promise<void> {
-  const metadata = metadataFromHeaders(req.headers);
-  const contentType = headerOf(req.headers, 'content-type') ?? '';
-  const mediaType = contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
-  let written: WrittenFile[];
-  if (mediaType === 'application/octet-stream') {
-    if (!requestedPath) throw new SandbarError('invalid', 'path query parameter is required for raw body upload');
-    written = [await store(call, requestedPath, decodedBody(req), metadata)];
-  } else if (mediaType.startsWith('multipart/')) {
-    const boundary = boundaryOf(contentType);
-    if (boundary === undefined) throw new SandbarError('invalid', 'error parsing multipart form: no boundary');
-    written = await storeParts(call, requestedPath, decodedBody(req), boundary, metadata);
-  } else {
-    throw new SandbarError('invalid', `unsupported content type: ${contentType}`);
-  }
-  sendJson(res, 200, written);
+) => Promise<void>;
+
+/** POST /files: one file as the raw body, or any number as parts of a form. */
+export function createUploadHandler(): UploadHandler {
+  const turns = new Turns();
+  return async (call, requestedPath, req, res) => {
+    const metadata = metadataFromHeaders(req.headers);
+    const contentType = headerOf(req.headers, 'content-type') ?? '';
+    const mediaType = contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+    const storeFile: StoreFile = async (target, body) => {
+      const done = await turns.take(`${call.row.id} ${call.user} ${target}`, TURN_LIMIT_MS);
+      try {
+        return await store(call, target, body, metadata);
+      } finally {
+        done();
+      }
+    };
+    let written: WrittenFile[];
+    if (mediaType === 'application/octet-stream') {
+      if (!requestedPath) throw new SandbarError('invalid', 'path query parameter is required for raw body upload');
+      written = [await storeFile(requestedPath, decodedBody(req))];
+    } else if (mediaType.startsWith('multipart/')) {
+      const boundary = boundaryOf(contentType);
+      if (boundary === undefined) throw new SandbarError('invalid', 'error parsing multipart form: no boundary');
+      written = await storeParts(call, requestedPath, parseMultipart(decodedBody(req), boundary), storeFile);
+    } else {
+      throw new SandbarError('invalid', `unsupported content type: ${contentType}`);
+    }
+    sendJson(res, 200, written);
+  };
 }
+
+type StoreFile = (target: string, body: AsyncIterable<Buffer>) => Promise<WrittenFile>;
 
 async function storeParts(
   call: SandboxCall,
   requestedPath: string | undefined,
-  body: AsyncIterable<Buffer>,
-  boundary: string,
-  metadata: Record<string, string>,
+  parts: AsyncIterable<Part>,
+  storeFile: StoreFile,
 ): Promise<WrittenFile[]> {
   const written: WrittenFile[] = [];
-  for await (const part of parseMultipart(body, boundary)) {
+  for await (const part of parts) {
     if (part.name !== 'file') continue;
     const target = requestedPath || part.filename || '';
     if (await isAmong(call, target, written)) {
@@ -59,7 +77,7 @@ async function storeParts(
         `you cannot upload multiple files to the same path '${target}' in one upload request, only the first specified file was uploaded`,
       );
     }
-    written.push(await store(call, target, part.body, metadata));
+    written.push(await storeFile(target, part.body));
   }
   return written;
 }
@@ -86,7 +104,7 @@ async function store(
     const request = { user: call.user, path: target, truncate: true, metadata };
     const file = await call.agent.openWrite(request, call.gone);
     try {
-      await writeFile(call.agent, file.handle, body, call.gone);
+      await writeFile(call.agent, file.handle, body);
     } finally {
       await call.agent.closeFile(file.handle);
     }

@@ -15,6 +15,9 @@ import type { SandboxRow } from '../sandboxes/contract.ts';
 import { createGateway } from './gateway.ts';
 import { Listener } from './listener.ts';
 
+/** Machines that run tests are busy: what must come is waited for long enough. */
+const eventually = <T>(seen: () => T) => expect.poll(seen, { timeout: 10_000 });
+
 const log = new Log('error');
 const closers: (() => unknown)[] = [];
 let sandbox: FakeSandbox;
@@ -296,14 +299,12 @@ test('one connection too many is 429', async () => {
   expect(second.res.statusCode).toBe(429);
   expect(JSON.parse(second.body).message).toBe('The sandbox has too many concurrent incoming connections (limit: 1)');
   first.destroy();
-  await expect
-    .poll(async () => {
-      const req = http.get({ port, host: '127.0.0.1', headers: { host: hostOfPort(inner.port) } });
-      const [res] = (await once(req, 'response')) as [IncomingMessage];
-      req.destroy();
-      return res.statusCode;
-    })
-    .toBe(200);
+  await eventually(async () => {
+    const req = http.get({ port, host: '127.0.0.1', headers: { host: hostOfPort(inner.port) } });
+    const [res] = (await once(req, 'response')) as [IncomingMessage];
+    req.destroy();
+    return res.statusCode;
+  }).toBe(200);
 });
 
 test('the end of a sandbox breaks an answer off; afterwards it is not found', async () => {
@@ -359,9 +360,9 @@ test('upgraded connections carry bytes both ways', async () => {
   socket.on('data', (chunk: Buffer) => {
     text += chunk;
   });
-  await expect.poll(() => text).toBe('hello');
+  await eventually(() => text).toBe('hello');
   socket.write('echo');
-  await expect.poll(() => text).toBe('helloECHO');
+  await eventually(() => text).toBe('helloECHO');
   sandbox.end();
   await once(socket, 'close');
 });

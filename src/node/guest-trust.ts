@@ -1,6 +1,7 @@
-import type { Agent } from '../agent/contract.ts';
+import type { Agent, AgentConfiguration } from '../agent/contract.ts';
 import { AgentError } from '../agent/errors.ts';
-import type { GuestConfig, SandboxRecord } from './record.ts';
+import { markFiles } from './guest-marks.ts';
+import type { SandboxRecord } from './record.ts';
 
 /** Where a distribution's tools look for certificates that the administrator adds. */
 const CERTIFICATE_FILE = '/usr/local/share/ca-certificates/sandbar-egress.crt';
@@ -14,14 +15,14 @@ export function needsTrust(record: Pick<SandboxRecord, 'network'>): boolean {
 }
 
 /** What is set inside, with what tells programs that bring their own list of authorities to read the system's. */
-export function guestSettings(record: Pick<SandboxRecord, 'network' | 'guest'>): GuestConfig {
+export function guestSettings(record: Pick<SandboxRecord, 'network' | 'guest'>): AgentConfiguration {
   const { env, defaultUser, defaultWorkdir } = record.guest;
   const trust = {
     NODE_EXTRA_CA_CERTS: CERTIFICATE_FILE,
     REQUESTS_CA_BUNDLE: BUNDLES[0],
     SSL_CERT_FILE: BUNDLES[0],
   };
-  return { env: needsTrust(record) ? { ...trust, ...env } : env, defaultUser, defaultWorkdir };
+  return { env: needsTrust(record) ? { ...trust, ...env } : env, defaultUser, defaultWorkdir, files: markFiles(env) };
 }
 
 /** Makes the programs of a sandbox trust an authority: adds its certificate to the lists of the system, where it is not yet. */
@@ -33,7 +34,8 @@ export async function trustInside(agent: Agent, certificate: string, signal?: Ab
     const text = await readText(agent, bundle, signal);
     if (text === undefined) continue;
     present.push(bundle);
-    if (!text.includes(certificate.trim())) await append(agent, bundle, Buffer.byteLength(text, 'latin1'), data, signal);
+    if (!text.includes(certificate.trim()))
+      await append(agent, bundle, Buffer.byteLength(text, 'latin1'), data, signal);
   }
   if (present.length === 0) await agent.configure({ files: [{ path: BUNDLES[0], data, mode: 0o644 }] }, signal);
 }

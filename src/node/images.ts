@@ -4,6 +4,7 @@ import path from 'node:path';
 import type { RuntimeName } from '../core/config.ts';
 import { SandbarError } from '../core/errors.ts';
 import type { Resources } from './record.ts';
+import type { StartCommand } from './start-command.ts';
 
 /** What an image says of itself. */
 export interface ImageInfo {
@@ -17,6 +18,8 @@ export interface ImageInfo {
   /** Secret that the agent in it expects. */
   secret: string;
   agentFile: string;
+  /** Run in a sandbox that boots from it, where it holds no memory in which it runs. */
+  start?: StartCommand;
   createdAt: number;
 }
 

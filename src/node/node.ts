@@ -2,6 +2,7 @@ import { EventEmitter } from 'node:events';
 import { chmod, mkdir, readdir } from 'node:fs/promises';
 import path from 'node:path';
 import type { Duplex } from 'node:stream';
+import { isDeepStrictEqual } from 'node:util';
 import { AgentError } from '../agent/errors.ts';
 import type { RuntimeName } from '../core/config.ts';
 import { errnoOf, messageOf, SandbarError } from '../core/errors.ts';
@@ -22,6 +23,7 @@ import { type NetworkPolicy, OPEN_POLICY } from './network/policy.ts';
 import { type GuestConfig, Records, type Resources, type SandboxRecord } from './record.ts';
 import { Relief, type ReliefEvent } from './relief.ts';
 import type { BootSource } from './runtime/contract.ts';
+import { runStartCommand, type StartCommand } from './start-command.ts';
 import { Suspension } from './suspension.ts';
 import { type WarmKind, WarmPool } from './warm-pool.ts';
 
@@ -314,7 +316,11 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
   }
 
   /** Writes a running sandbox down as a snapshot that others can begin from; it goes on. */
-  snapshot(sandboxId: string, snapshotId: string, options: { filesOnly: boolean }): Promise<void> {
+  snapshot(
+    sandboxId: string,
+    snapshotId: string,
+    options: { filesOnly: boolean; start?: StartCommand },
+  ): Promise<void> {
     return this.#queue.run(sandboxId, async () => {
       if (this.#paused.has(sandboxId)) throw new SandbarError('conflict', `sandbox ${sandboxId} is paused`);
       await this.#suspension.snapshot(this.#get(sandboxId), this.#image(snapshotId), options);
@@ -442,6 +448,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
         (booted) => this.#watch(booted),
         signal,
       );
+      if (image?.start !== undefined && !image.memory) await runStartCommand(sandbox.agent, image.start, signal);
       record.state = state;
       await this.#records.write(record);
       if (state === 'pooled') this.#pooled.add(record.id);
@@ -465,10 +472,11 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
 
   /** Notes a policy, and puts it in force where the sandbox has a place on the network. */
   async #replaceNetwork(record: SandboxRecord, { policy, secrets }: NodeNetwork): Promise<void> {
+    this.#machine.slots.setSecrets(record.id, secrets);
+    if (isDeepStrictEqual(record.network ?? OPEN_POLICY, policy)) return;
     record.network = policy;
     // Written first: after a crash in between, what is in force must not be wider than what was asked for.
     await this.#records.write(record);
-    this.#machine.slots.setSecrets(record.id, secrets);
     if (record.slot !== undefined) await this.#machine.slots.setPolicy(record.slot, record.id, policy);
   }
 

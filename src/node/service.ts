@@ -74,7 +74,8 @@ export function nodeRoutes(node: Node): (router: ConnectRouter) => void {
         }),
       snapshotSandbox: (request) =>
         translated(async () => {
-          await node.snapshot(request.sandboxId, request.snapshotId, { filesOnly: request.filesOnly });
+          const { filesOnly, start } = request;
+          await node.snapshot(request.sandboxId, request.snapshotId, { filesOnly, ...(start && { start }) });
           return {};
         }),
       removeSnapshot: (request) =>
@@ -121,19 +122,19 @@ function toGuest(guest: GuestMessage | undefined): GuestConfig {
 }
 
 function toNetwork({ allow, deny, allowNames, rules, egressProxy, secrets }: NetworkMessage): NodeNetwork {
-  const headers = Object.entries(rules).map(([name, rule]) => [name, rule.headers]);
+  const headers = Object.entries(rules).map(([name, rule]) => [name, { ...rule.headers }]);
   const { host, port, username, password } = egressProxy ?? {};
   return {
     policy: {
-      allow,
-      deny,
-      names: allowNames,
+      allow: [...allow],
+      deny: [...deny],
+      names: [...allowNames],
       rules: Object.fromEntries(headers),
       ...(host !== undefined && {
         egressProxy: { host, port: port ?? 0, username: username ?? '', password: password ?? '' },
       }),
     },
-    secrets,
+    secrets: { ...secrets },
   };
 }
 

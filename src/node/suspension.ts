@@ -1,6 +1,6 @@
 import { statfs } from 'node:fs/promises';
 import path from 'node:path';
-import { messageOf, SandbarError } from '../core/errors.ts';
+import { messageOf, SandbarError, toSandbarError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import { guestSettings } from './guest-trust.ts';
 import { Image, type ImageInfo } from './images.ts';
@@ -9,6 +9,7 @@ import type { LiveSandbox } from './live-sandbox.ts';
 import type { Machine } from './machine.ts';
 import type { Records, SandboxRecord } from './record.ts';
 import type { BootSource } from './runtime/contract.ts';
+import type { StartCommand } from './start-command.ts';
 
 /** Within which the agent in a healthy sandbox answers, however busy it is. */
 const AGENT_TIMEOUT_MS = 10_000;
@@ -77,7 +78,8 @@ export class Suspension {
           error: messageOf(undoing),
         }),
       );
-      throw new SandbarError('internal', `the sandbox could not be paused and runs on: ${messageOf(error)}`, {
+      const { kind } = toSandbarError(error);
+      throw new SandbarError(kind, `the sandbox could not be paused and runs on: ${messageOf(error)}`, {
         cause: error,
       });
     }
@@ -144,16 +146,19 @@ export class Suspension {
   }
 
   /** Writes a running sandbox into a snapshot. Its streams go on: the agent client takes them up again after the checkpoint cut them. */
-  async snapshot(sandbox: LiveSandbox, image: Image, { filesOnly }: { filesOnly: boolean }): Promise<void> {
+  async snapshot(
+    sandbox: LiveSandbox,
+    image: Image,
+    { filesOnly, start }: { filesOnly: boolean; start?: StartCommand },
+  ): Promise<void> {
     const { record } = sandbox;
     const runtime = this.#machine.runtime(record.runtime);
     const memory = runtime.savesMemory && !filesOnly;
     await this.#refuseWithoutSpace(sandbox, memory);
     await sandbox.agent.quiesce();
     try {
-      await image.write(infoOf(record, { memory, files: !memory }), (directory) =>
-        runtime.save(sandbox, directory, { memory, files: !memory }),
-      );
+      const info = { ...infoOf(record, { memory, files: !memory }), ...(start !== undefined && { start }) };
+      await image.write(info, (directory) => runtime.save(sandbox, directory, { memory, files: !memory }));
     } finally {
       sandbox.agent.reopen();
     }

@@ -2,7 +2,10 @@ import { expect, test } from 'vitest';
 import { networkPolicyOf, secretNamesIn, withEgress } from './network-policy.ts';
 
 test('addresses and names of a list go their own ways', () => {
-  const network = { allowOut: ['8.8.8.8', '203.0.113.0/24', 'example.com', '*.example.org', '*'], denyOut: ['0.0.0.0/0'] };
+  const network = {
+    allowOut: ['8.8.8.8', '203.0.113.0/24', 'example.com', '*.example.org', '*'],
+    denyOut: ['0.0.0.0/0'],
+  };
   expect(networkPolicyOf({ network, allowInternetAccess: null }, {})).toMatchObject({
     allow: ['8.8.8.8', '203.0.113.0/24'],
     deny: ['0.0.0.0/0'],

@@ -41,9 +41,14 @@ export function withEgress(network: NetworkConfig | null, egress: EgressConfig):
 }
 
 function rulesOf(network: EgressConfig | null): Record<string, { headers: Record<string, string> }> {
-  const entries = Object.entries(network?.rules ?? {}).map(([domain, [rule]]) => [domain, rule?.transform?.headers ?? {}]);
+  const entries = Object.entries(network?.rules ?? {}).map(([domain, [rule]]) => [
+    domain,
+    rule?.transform?.headers ?? {},
+  ]);
   return Object.fromEntries(
-    entries.filter(([, headers]) => Object.keys(headers ?? {}).length > 0).map(([domain, headers]) => [domain, { headers }]),
+    entries
+      .filter(([, headers]) => Object.keys(headers ?? {}).length > 0)
+      .map(([domain, headers]) => [domain, { headers }]),
   );
 }
 

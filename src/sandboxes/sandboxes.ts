@@ -234,6 +234,16 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     }
   }
 
+  /** Gives the running sandboxes whose rules name a secret the value that it has now. */
+  secretChanged(teamId: string, name: string): void {
+    const give = async () => {
+      const rows = await this.#store.allInStates(['running', 'snapshotting']);
+      for (const row of rows.filter((each) => each.teamId === teamId && secretNamesIn(each.network).includes(name)))
+        await this.#queue.run(row.id, () => this.#giveNetwork(row.id));
+    };
+    give().catch((error) => this.#log.error('a changed secret cannot be passed on', { error: messageOf(error) }));
+  }
+
   async lookup(sandboxId: string): Promise<SandboxRow | undefined> {
     const row = await this.#store.get(sandboxId);
     if (row === undefined || row.state === 'starting' || row.state === 'killing') return undefined;
@@ -258,13 +268,16 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
    * was written down and not carried out.
    */
   async #giveNetworks(): Promise<void> {
-    for (const row of await this.#store.allInStates(['running'])) {
-      try {
-        await this.#node.setNetwork({ sandboxId: row.id, network: await this.#networkOf(row) });
-      } catch (error) {
-        this.#log.error('the network of a sandbox cannot be set', { sandbox: row.id, error: messageOf(error) });
-      }
+    for (const { id } of await this.#store.allInStates(['running'])) {
+      await this.#giveNetwork(id).catch((error) =>
+        this.#log.error('the network of a sandbox cannot be set', { sandbox: id, error: messageOf(error) }),
+      );
     }
+  }
+
+  async #giveNetwork(sandboxId: string): Promise<void> {
+    const row = await this.#store.get(sandboxId);
+    if (row?.state === 'running') await this.#node.setNetwork({ sandboxId, network: await this.#networkOf(row) });
   }
 
   /** The first create after a start is mostly of `base`: it finds one booted. */
@@ -324,7 +337,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       await this.#node.pauseSandbox({ sandboxId: row.id, ...options });
     } catch (thrown) {
       const error = fromNode(thrown);
-      this.#observer.note(row.id, 'error', `sandbox not paused: ${error.message}`);
+      this.#observer.note(row.id, 'error', `pause failed: ${error.message}`);
       await this.#store.compareAndSetState(row.id, ['pausing'], 'running');
       this.#deadlines.note(row.endAt);
       throw error;
@@ -364,7 +377,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       });
     } catch (thrown) {
       const error = fromNode(thrown);
-      this.#observer.note(row.id, 'error', `sandbox not resumed: ${error.message}`);
+      this.#observer.note(row.id, 'error', `resume failed: ${error.message}`);
       const { startedAt, endAt } = row;
       await this.#store.compareAndSetState(row.id, ['resuming'], 'paused', { startedAt, endAt });
       throw error;

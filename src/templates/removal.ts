@@ -4,10 +4,12 @@ import type { TeamRow } from '../db/schema.ts';
 import type { SnapshotStore } from '../db/snapshot-store.ts';
 import { mayUse, type TemplateStore } from '../db/template-store.ts';
 import type { NodeClient } from '../node/client.ts';
+import type { TemplateBuilds } from './builds.ts';
 
 export interface RemovalParts {
   templates: Pick<TemplateStore, 'find'>;
   snapshots: Pick<SnapshotStore, 'deleteTemplate'>;
+  builds: Pick<TemplateBuilds, 'cancelAll'>;
   node: Pick<NodeClient, 'removeSnapshot'>;
   log: Log;
 }
@@ -27,6 +29,7 @@ export class TemplateRemoval {
       throw new SandbarError('not_found', `template '${reference}' not found`);
     if (template.teamId !== team.id)
       throw new SandbarError('forbidden', `You don't have access to template '${reference}'`);
+    await this.#parts.builds.cancelAll(template.id, 'the build was cancelled: its template was deleted');
     const result = await this.#parts.snapshots.deleteTemplate(template.id);
     if ('sandboxes' in result)
       throw new SandbarError(

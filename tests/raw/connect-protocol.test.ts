@@ -11,10 +11,12 @@ import { Process } from '../../proto/gen/process_pb.js';
 import { allFrames, frame, frames as framesOf } from '../support/connect-frames.ts';
 import { describeRaw, errorOf, outcomeOf, type RawSandbox } from '../support/raw.ts';
 
+type Body = NonNullable<RequestInit['body']>;
+
 const START = { process: { cmd: '/bin/bash', args: ['-c', 'echo hi'] }, stdin: false };
 
 describeRaw('Connect protocol', (sandbox) => {
-  const post = (path: string, body: BodyInit, headers: Record<string, string>) =>
+  const post = (path: string, body: Body, headers: Record<string, string>) =>
     sandbox().fetch(path, { method: 'POST', body, headers });
   const postJson = (path: string, body: string, headers: Record<string, string> = {}) =>
     post(path, body, { 'content-type': 'application/json', 'connect-protocol-version': '1', ...headers });
@@ -129,7 +131,13 @@ describeRaw('Connect protocol', (sandbox) => {
     });
 
     it('the path names no call', async () => {
-      for (const path of ['/process.Process/Nothing', '/process.Process', '/nothing.Nothing/List', '/', '/favicon.ico']) {
+      for (const path of [
+        '/process.Process/Nothing',
+        '/process.Process',
+        '/nothing.Nothing/List',
+        '/',
+        '/favicon.ico',
+      ]) {
         const response = await postJson(path, '{}');
         expect(response.status).toBe(404);
         expect(await response.json()).toMatchObject({ code: 404 });
@@ -295,7 +303,7 @@ describeRaw('Connect protocol', (sandbox) => {
     it('binary messages over Connect', async () => {
       const response = await post(
         '/filesystem.Filesystem/Stat',
-        toBinary(StatRequestSchema, create(StatRequestSchema, { path: '/etc' })) as BodyInit,
+        toBinary(StatRequestSchema, create(StatRequestSchema, { path: '/etc' })) as Body,
         { 'content-type': 'application/proto', 'connect-protocol-version': '1' },
       );
       expect(response.status).toBe(200);
@@ -357,7 +365,10 @@ describeRaw('Connect protocol', (sandbox) => {
     it.each([
       ['noise', Buffer.from(Array.from({ length: 500 }, (_, index) => (index * 37) % 256))],
       ['a broken request line', Buffer.from('GET\r\n\r\n')],
-      ['a request cut off', Buffer.from('POST /process.Process/Start HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc')],
+      [
+        'a request cut off',
+        Buffer.from('POST /process.Process/Start HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc'),
+      ],
       ['a bad chunk', Buffer.from('POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n')],
       ['two lengths', Buffer.from('POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab')],
       ['half of HTTP/2', Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense that is no frame at all')],

@@ -108,7 +108,7 @@ describeInSandbox(
       });
 
       it('brings ten megabytes of output unharmed', async () => {
-        const { stdout } = await commands().run("seq 1 1500000 | head -c 10000000; echo; echo end");
+        const { stdout } = await commands().run('seq 1 1500000 | head -c 10000000; echo; echo end');
         expect(stdout).toHaveLength(10_000_005);
         expect(stdout.startsWith('1\n2\n3\n')).toBe(true);
         expect(stdout.endsWith('\nend\n')).toBe(true);
@@ -153,9 +153,7 @@ sys.stdout.buffer.write(b'|\\xff|')`;
       it('kills the command at its timeout', async () => {
         const marker = `sleep-${Date.now()}`;
         const begun = Date.now();
-        const error = await failureOf(
-          commands().run(`echo begun; exec -a ${marker} sleep 40`, { timeoutMs: 800 }),
-        );
+        const error = await failureOf(commands().run(`echo begun; exec -a ${marker} sleep 40`, { timeoutMs: 800 }));
         expect(error).toBeInstanceOf(TimeoutError);
         expect(Date.now() - begun).toBeLessThan(4000);
         await expect.poll(() => shell(`pgrep -cf ^${marker} || true`)).toBe('0\n');

@@ -337,7 +337,9 @@ describeInSandbox('files', ({ sandbox, fresh, shell, rootShell }) => {
     it('tells files, directories and links apart', async () => {
       const directory = await fresh();
       await files().write(`${directory}/file`, 'abc');
-      await shell(`cd ${directory} && ln -s file link && ln -s nowhere broken && touch -d '2001-02-03 04:05:06.5 UTC' old`);
+      await shell(
+        `cd ${directory} && ln -s file link && ln -s nowhere broken && touch -d '2001-02-03 04:05:06.5 UTC' old`,
+      );
       expect(await files().getInfo(directory)).toMatchObject({ type: FileType.DIR, permissions: 'drwxr-xr-x' });
       expect(await files().getInfo(`${directory}/file`)).toMatchObject({ type: FileType.FILE, size: 3 });
       expect(await files().getInfo(`${directory}/link`)).toMatchObject({

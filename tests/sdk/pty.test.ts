@@ -1,6 +1,8 @@
-import { AuthenticationError, CommandExitError, NotFoundError, type PtyCreateOpts, TimeoutError } from 'e2b';
+import { AuthenticationError, CommandExitError, NotFoundError, type Sandbox, TimeoutError } from 'e2b';
 import { expect, it } from 'vitest';
 import { describeInSandbox } from '../support/sdk.ts';
+
+type PtyCreateOpts = Parameters<Sandbox['pty']['create']>[0];
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 

@@ -5,11 +5,13 @@ import {
   FilesystemEventType,
   FileType,
   InvalidArgumentError,
+  type Sandbox,
   TimeoutError,
-  type WatchOpts,
 } from 'e2b';
 import { expect, it } from 'vitest';
 import { describeInSandbox } from '../support/sdk.ts';
+
+type WatchOpts = NonNullable<Parameters<Sandbox['files']['watchDir']>[2]>;
 
 const { CREATE, WRITE, REMOVE, RENAME, CHMOD } = FilesystemEventType;
 

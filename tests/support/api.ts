@@ -5,11 +5,14 @@ import type { FastifyInstance, InjectOptions } from 'fastify';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { buildApi } from '../../src/api/app.ts';
 import { Log } from '../../src/core/log.ts';
+import { BuildCacheStore } from '../../src/db/build-cache-store.ts';
+import { BuildStore } from '../../src/db/build-store.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { HistoryStore } from '../../src/db/history-store.ts';
 import { MetricStore } from '../../src/db/metric-store.ts';
 import { SandboxEventStore } from '../../src/db/sandbox-event-store.ts';
 import { SandboxLogStore } from '../../src/db/sandbox-log-store.ts';
+import { SecretStore } from '../../src/db/secret-store.ts';
 import { SnapshotStore } from '../../src/db/snapshot-store.ts';
 import { TeamStore } from '../../src/db/team-store.ts';
 import { type BuildContent, TemplateStore } from '../../src/db/template-store.ts';
@@ -21,14 +24,19 @@ import type {
   ForkResult,
   ListPage,
   ListQuery,
+  NetworkChange,
   ResumeOptions,
   Sandboxes,
   SandboxRow,
 } from '../../src/sandboxes/contract.ts';
 import { Snapshots } from '../../src/sandboxes/snapshots.ts';
+import { Seal } from '../../src/secrets/sealing.ts';
+import { Secrets } from '../../src/secrets/secrets.ts';
 import { ensureFirstTeam } from '../../src/teams/first-start.ts';
 import { Teams } from '../../src/teams/teams.ts';
+import { TemplateBuilds } from '../../src/templates/builds.ts';
 import { TemplateRemoval } from '../../src/templates/removal.ts';
+import { Uploads } from '../../src/templates/uploads.ts';
 
 // The control plane on a real store with sandboxes that only pretend: for the shapes of the wire. A test file that imports this
 // has one of its own; the variables are set anew before its tests.
@@ -79,6 +87,9 @@ export class FakeSandboxes implements Sandboxes {
   }
   async resume(teamId: string, id: string, options: ResumeOptions): Promise<SandboxRow> {
     return this.#answer('resume', teamId, id, options);
+  }
+  async setNetwork(teamId: string, id: string, change: NetworkChange): Promise<void> {
+    this.#answer('setNetwork', teamId, id, change);
   }
   async writeSnapshot(
     teamId: string,
@@ -180,15 +191,33 @@ export function serveWith(log: Log): void {
     teamOf: async () => teamId,
     log,
   });
+  const buildStore = new BuildStore(database);
+  const uploads = new Uploads(path.join(directory, 'uploads'), 1024 * 1024);
+  const builds = new TemplateBuilds({
+    config: { diskSizeMb: 10240, buildStepSeconds: 60, maxBuilds: 20 },
+    runtime: 'container',
+    builds: buildStore,
+    cache: new BuildCacheStore(database),
+    templates,
+    uploads,
+    node,
+    machine: {} as never,
+    images: { fromImage: () => Promise.reject(new Error('no images here')) },
+    log,
+  });
   app = buildApi({
     sandboxes,
     templates,
+    builds,
+    buildStore,
+    uploads,
     teams,
     snapshots: new Snapshots({ store, templates, sandboxes, node, observer, log }),
-    removal: new TemplateRemoval({ templates, snapshots: store, node, log }),
+    removal: new TemplateRemoval({ templates, snapshots: store, builds, node, log }),
     events,
     logs,
     metrics: new Metrics(new MetricStore(database)),
+    secrets: new Secrets(new SecretStore(database), new Seal(Buffer.alloc(32, 1)), log),
     config: { maxTimeoutSeconds: 86_400 },
     log,
   });

@@ -128,7 +128,7 @@ export class RawSandbox {
     const response = await this.fetch(`/files?${new URLSearchParams({ path })}`, {
       method: 'POST',
       headers: { 'content-type': 'application/octet-stream' },
-      body: content as BodyInit,
+      body: content as NonNullable<RequestInit['body']>,
     });
     if (response.status !== 200) throw new Error(`cannot write ${path}: ${response.status} ${await response.text()}`);
     await response.body?.cancel();
@@ -182,7 +182,13 @@ export function pidOf(first: Frame): number {
 }
 
 /** Output and end of a whole process stream. */
-export function outcomeOf(all: readonly Frame[]): { stdout: string; stderr: string; pty: string; end: Json; last: Json } {
+export function outcomeOf(all: readonly Frame[]): {
+  stdout: string;
+  stderr: string;
+  pty: string;
+  end: Json;
+  last: Json;
+} {
   const text = (kind: string) =>
     Buffer.concat(
       all.flatMap((one) => {

@@ -22,6 +22,8 @@ export const TEST_DOMAIN = 'sandbar.test';
 export interface TestServiceOptions {
   runtime?: RuntimeName;
   databaseUrl?: string;
+  /** A directory of the test's own, such as one on a small disk; it is removed with the service. */
+  stateDir?: string;
   /** More settings, `SANDBAR_…`; they win over those made here. */
   env?: Record<string, string>;
 }
@@ -69,7 +71,7 @@ export class TestService {
 
   constructor(options: TestServiceOptions) {
     this.runtime = options.runtime ?? 'gvisor';
-    this.stateDir = mkdtempSync(path.join(tmpdir(), 'sandbar-test-'));
+    this.stateDir = options.stateDir ?? mkdtempSync(path.join(tmpdir(), 'sandbar-test-'));
     chmodSync(this.stateDir, 0o711);
     this.#env = {
       ...inheritedEnv(),
@@ -209,7 +211,9 @@ export class TestService {
       rmSync(this.stateDir, { recursive: true, force: true });
       this.#guard.stdin?.write('done\n');
     } catch (error) {
-      throw new Error(`the service cannot be cleared away; it said at last:\n${this.output.slice(-3000)}`, { cause: error });
+      throw new Error(`the service cannot be cleared away; it said at last:\n${this.output.slice(-3000)}`, {
+        cause: error,
+      });
     } finally {
       const ended = once(this.#guard, 'exit');
       this.#guard.stdin?.end();

@@ -2,10 +2,12 @@ import type { Migration } from 'kysely/migration';
 import * as foundation from './001-foundation.ts';
 import * as lifecycle from './002-lifecycle.ts';
 import * as builds from './003-builds.ts';
+import * as secrets from './004-secrets.ts';
 
 /** Every change of the tables, in order of name. A migration that was released is never edited: a new one follows it. */
 export const migrations: Record<string, Migration> = {
   '001-foundation': foundation,
   '002-lifecycle': lifecycle,
   '003-builds': builds,
+  '004-secrets': secrets,
 };

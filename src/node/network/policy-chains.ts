@@ -23,7 +23,10 @@ export function chainsOf({ table, resolverPort, egressPort }: ChainOptions, slot
   const outgoingRules = outgoingRulesOf(slot.policy);
   const divertedRules = [...nameServiceRulesOf(slot.policy, resolverPort), ...egressRulesOf(slot.policy, egressPort)];
   return [
-    ...[outgoing, diverted].flatMap((chain) => [`add chain inet ${table} ${chain}`, `flush chain inet ${table} ${chain}`]),
+    ...[outgoing, diverted].flatMap((chain) => [
+      `add chain inet ${table} ${chain}`,
+      `flush chain inet ${table} ${chain}`,
+    ]),
     ...outgoingRules.map((rule) => `add rule inet ${table} ${outgoing} ${rule}`),
     ...divertedRules.map((rule) => `add rule inet ${table} ${diverted} ${rule}`),
     `add element inet ${table} outgoing { "${slot.interfaceName}" : goto ${outgoing} }`,

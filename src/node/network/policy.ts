@@ -74,7 +74,9 @@ export class CompiledPolicy {
 /** `*.example.com` is every name below example.com, at any depth, and not example.com itself. */
 export function matchesName(pattern: string, name: string): boolean {
   if (pattern === '*') return true;
-  return pattern.startsWith('*.') ? name.length > pattern.length - 1 && name.endsWith(pattern.slice(1)) : name === pattern;
+  return pattern.startsWith('*.')
+    ? name.length > pattern.length - 1 && name.endsWith(pattern.slice(1))
+    : name === pattern;
 }
 
 /** A name as rules are written: lower case, without the dot that ends a name in DNS. */

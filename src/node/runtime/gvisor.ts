@@ -122,7 +122,9 @@ export class GvisorRuntime implements Runtime {
     };
     const words = [`--root=${path.join(sandbox.directory, 'runsc')}`, 'tar', 'rootfs-upper', '--file', pipe];
     await Promise.all([
-      runCommand(this.#runsc, [...words, sandbox.sandboxId], { timeoutMs: EXPORT_TIMEOUT_MS, signal: either }).catch(ending),
+      runCommand(this.#runsc, [...words, sandbox.sandboxId], { timeoutMs: EXPORT_TIMEOUT_MS, signal: either }).catch(
+        ending,
+      ),
       edits
         .unpack(
           directory,
@@ -160,10 +162,17 @@ export class GvisorRuntime implements Runtime {
     return typeof state === 'object' && state !== null && 'status' in state ? String(state.status) : 'unknown';
   }
 
-  async #ask({ directory }: RunningSandbox, ...words: string[]): Promise<void> {
-    await runCommand(this.#runsc, [`--root=${path.join(directory, 'runsc')}`, ...words], {
-      timeoutMs: SAVE_TIMEOUT_MS,
-    });
+  async #ask({ directory }: RunningSandbox, verb: string, ...words: string[]): Promise<void> {
+    const { status, stderr } = await runCommand(
+      this.#runsc,
+      [`--root=${path.join(directory, 'runsc')}`, verb, ...words],
+      { timeoutMs: SAVE_TIMEOUT_MS, okStatuses: ANY_STATUS },
+    );
+    if (status === 0) return;
+    // It may stand behind kilobytes of what could not be written.
+    if (/no space left on device/i.test(stderr))
+      throw new SandbarError('no_space', `gVisor: ${verb} failed: no space left on device`);
+    throw new SandbarError('internal', `gVisor: ${verb} failed: ${reasonIn(stderr)}`);
   }
 
   #flags(directory: string, diskSizeMb: number): string[] {
@@ -181,6 +190,16 @@ export class GvisorRuntime implements Runtime {
       '--host-settings=ignore',
     ];
   }
+}
+
+const ANY_STATUS = Array.from({ length: 256 }, (_, status) => status);
+
+/** What runsc says of a failure, without the stack traces that it adds. */
+function reasonIn(stderr: string): string {
+  const lines = stderr.split('\n').map((line) => line.trim());
+  const trace = lines.findIndex((line) => /^goroutine \d+|^\S+\(.*\)$/.test(line));
+  const said = lines.slice(0, trace === -1 ? lines.length : trace).filter(Boolean);
+  return said.join(' ').slice(0, 500) || 'no reason given';
 }
 
 function verbOf({ from }: BootRequest): string[] {

@@ -19,10 +19,11 @@ export interface FinishParts extends BuildSandboxParts {
 }
 
 const STEP = 'finalize';
-/** Between two runs of a ready command that was not content. */
+/** Between two runs of a ready command that was not content: first so long, then ever longer. */
+const READY_FIRST_MS = 200;
 const READY_EVERY_MS = 2_000;
 const DEFAULT_READY = 'sleep 20';
-/** How long a start command may still be running out before its end counts. */
+/** How soon the end of a start command is noticed. */
 const POLL_MS = 100;
 
 /**
@@ -94,7 +95,9 @@ async function startAndWrite(
   if (startCmd === null) return null;
   const snapshotId = `build-${newUuid()}`;
   await parts.builds.noteSnapshot(parts.owner.buildId, snapshotId);
-  await sandbox.writeSnapshot(snapshotId, signal);
+  // A wait for nothing but time is over once the snapshot is taken.
+  const ready = readyCmd === null || /^sleep \d+$/.test(readyCmd.trim()) ? null : readyCmd;
+  await sandbox.writeSnapshot(snapshotId, { ...place, command: startCmd, ready }, signal);
   return snapshotId;
 }
 
@@ -113,7 +116,8 @@ async function awaitReady(
     const why = died();
     if (why !== undefined) throw new BuildFailure(`start command failed: ${why}`, STEP);
   };
-  for (let last = ''; ; ) {
+  let last = '';
+  for (let pauseMs = READY_FIRST_MS; ; pauseMs = Math.min(pauseMs * 1.5, READY_EVERY_MS)) {
     refuseDead();
     const leftMs = giveUpAt - Date.now();
     if (leftMs <= 0)
@@ -133,7 +137,7 @@ async function awaitReady(
     );
     if (endOf(end, leftMs) === undefined) break;
     last = lines.at(-1) ?? '';
-    for (let waited = 0; waited < READY_EVERY_MS && died() === undefined; waited += POLL_MS)
+    for (let waited = 0; waited < pauseMs && died() === undefined; waited += POLL_MS)
       await delay(POLL_MS, undefined, { signal });
   }
   refuseDead();

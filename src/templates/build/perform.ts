@@ -99,7 +99,10 @@ async function run(
       });
     const why = endOf(end, parts.stepTimeoutMs);
     if (why !== undefined) throw failed(why);
-    await sandbox.exportLayer(layer, signal);
+    await sandbox.exportLayer(layer, signal).catch((error: unknown) => {
+      signal.throwIfAborted();
+      throw new BuildFailure(`the changes of the step could not be kept: ${messageOf(error)}`, undefined, { cause: error });
+    });
     return [layer];
   } finally {
     await sandbox.destroy();

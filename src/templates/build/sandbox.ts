@@ -122,7 +122,9 @@ export class BuildSandbox {
     for (let offset = 0; ; ) {
       const batch = await this.#agent()
         .readOutput({ process: { pid }, subscriber, offset, length: 0, waitMs: WAIT_MS, replay: false }, signal)
-        .catch((error: unknown) => {
+        .catch(async (error: unknown) => {
+          // A reader that went away without a word would hold the process back for a while.
+          if (signal.aborted) await this.#agent().unsubscribe(pid, subscriber).catch(() => undefined);
           signal.throwIfAborted();
           throw this.#explain(error);
         });
@@ -136,13 +138,29 @@ export class BuildSandbox {
   }
 
   /** Takes its changes as a layer; after that it is only to be destroyed. */
-  exportLayer(layer: string, signal: AbortSignal): Promise<void> {
-    return this.#parts.machine.exportLayer(this.id, layer, signal);
+  async exportLayer(layer: string, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#parts.machine.exportLayer(this.id, layer, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw this.#explain(error);
+    }
   }
 
-  async writeSnapshot(snapshotId: string, signal: AbortSignal): Promise<void> {
+  /** Writes it down as it runs. `start` and `ready` are done again where a snapshot cannot hold running processes. */
+  async writeSnapshot(
+    snapshotId: string,
+    start: Pick<BuildCommand, 'user' | 'workdir' | 'env'> & { command: string; ready: string | null },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { command, ready, user, workdir, env } = start;
+    const words = loginShell(command, env);
+    const readyWords = ready === null ? [] : loginShell(ready, env);
     try {
-      await this.#parts.node.snapshotSandbox({ sandboxId: this.id, snapshotId }, { signal });
+      await this.#parts.node.snapshotSandbox(
+        { sandboxId: this.id, snapshotId, start: { words, readyWords, user, workdir, env } },
+        { signal },
+      );
     } catch (error) {
       signal.throwIfAborted();
       throw fromNode(error);

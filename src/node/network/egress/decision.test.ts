@@ -9,7 +9,11 @@ const everything = ['0.0.0.0/0'];
 
 test('an allowed name is dialled by its name, whatever address was dialled', () => {
   const named = policy({ deny: everything, names: ['example.com'] });
-  expect(decide(named, to('203.0.113.99'), tls('example.com'))).toMatchObject({ verdict: 'pass', name: 'example.com', byName: true });
+  expect(decide(named, to('203.0.113.99'), tls('example.com'))).toMatchObject({
+    verdict: 'pass',
+    name: 'example.com',
+    byName: true,
+  });
   expect(decide(named, to('203.0.113.99'), tls('evil.test'))).toEqual({ verdict: 'refuse' });
   expect(decide(named, to('203.0.113.99'), tls())).toEqual({ verdict: 'refuse' });
   expect(decide(named, to('203.0.113.99'), { kind: 'silent', name: undefined })).toEqual({ verdict: 'refuse' });
@@ -29,5 +33,7 @@ test('a header rule does not allow, but takes what is allowed to its name', () =
     headers: { authorization: 'x' },
     via: undefined,
   });
-  expect(decide(policy({ rules, deny: everything }), to('203.0.113.7'), tls('api.test'))).toEqual({ verdict: 'refuse' });
+  expect(decide(policy({ rules, deny: everything }), to('203.0.113.7'), tls('api.test'))).toEqual({
+    verdict: 'refuse',
+  });
 });

@@ -24,7 +24,11 @@ export interface Way {
  * Allowed is what a rule allows by name, or by the address that the sandbox dialled. A connection that is allowed by its name goes to where the
  * machine itself finds the name, never to the address the sandbox says it has: else any address would do with an allowed name beside it.
  */
-export function decide(policy: CompiledPolicy, destination: Destination, opening: Pick<Opening, 'kind' | 'name'>): Decision {
+export function decide(
+  policy: CompiledPolicy,
+  destination: Destination,
+  opening: Pick<Opening, 'kind' | 'name'>,
+): Decision {
   const { name } = opening;
   const byName = name !== undefined && policy.permitsName(name);
   if (!byName && !policy.permitsAddress(destination.address)) return { verdict: 'refuse' };

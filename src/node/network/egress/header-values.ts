@@ -9,7 +9,10 @@ export class SecretMissing extends Error {
 }
 
 /** Headers with the values of secrets in their places. */
-export function resolveHeaders(headers: Record<string, string>, secrets: Record<string, string>): Record<string, string> {
+export function resolveHeaders(
+  headers: Record<string, string>,
+  secrets: Record<string, string>,
+): Record<string, string> {
   const filled = (value: string) =>
     value.replace(SECRET_PLACE, (_, name: string) => {
       const secret = secrets[name.toLowerCase()];

@@ -1,4 +1,12 @@
-import { Agent, type ClientRequest, createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
+import {
+  Agent,
+  type ClientRequest,
+  createServer,
+  type IncomingMessage,
+  request,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { connect as connectTls, createSecureContext, getCACertificates, type SecureContext, TLSSocket } from 'node:tls';
@@ -68,7 +76,10 @@ export class Interceptor {
     };
     agent.createConnection = (_options, done) => {
       const settle = done as (error: Error | null, stream?: Duplex) => void;
-      connect().then((stream) => settle(null, stream), (error: Error) => settle(error));
+      connect().then(
+        (stream) => settle(null, stream),
+        (error: Error) => settle(error),
+      );
       return undefined;
     };
     client.once('close', () => agent.destroy());
@@ -120,7 +131,9 @@ export class Interceptor {
     });
     outgoing.on('response', (answer) => {
       const lines = pairs(returned(answer)).map(([field, value]) => `${field}: ${value}\r\n`);
-      client.write(`HTTP/1.1 ${answer.statusCode} ${answer.statusMessage}\r\n${lines.join('')}Connection: close\r\n\r\n`);
+      client.write(
+        `HTTP/1.1 ${answer.statusCode} ${answer.statusMessage}\r\n${lines.join('')}Connection: close\r\n\r\n`,
+      );
       answer.pipe(client);
     });
     outgoing.on('error', () => client.destroy());

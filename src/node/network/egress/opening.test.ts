@@ -1,7 +1,7 @@
-import { connect, createServer, type Socket } from 'node:net';
 import type { AddressInfo } from 'node:net';
-import { connect as connectTls } from 'node:tls';
+import { connect, createServer, type Socket } from 'node:net';
 import { Duplex } from 'node:stream';
+import { connect as connectTls } from 'node:tls';
 import { afterEach, describe, expect, test } from 'vitest';
 import { openingIn, readOpening } from './opening.ts';
 
@@ -65,18 +65,26 @@ describe('an HTTP request', () => {
   const http = (text: string) => openingIn(Buffer.from(text.replaceAll('\n', '\r\n'), 'latin1'));
 
   test('tells its host', () => {
-    expect(http('GET / HTTP/1.1\nAccept: */*\nHost: Example.com:8080\n\n')).toEqual({ kind: 'http', name: 'example.com' });
+    expect(http('GET / HTTP/1.1\nAccept: */*\nHost: Example.com:8080\n\n')).toEqual({
+      kind: 'http',
+      name: 'example.com',
+    });
     expect(http('GET http://example.com/x HTTP/1.1\nhost:example.com\n\n')?.name).toBe('example.com');
     expect(http('GET / HTTP/1.0\n\n')).toEqual({ kind: 'http', name: undefined });
     expect(http('GET / HTTP/1.1\nHost: 203.0.113.7\n\n')).toEqual({ kind: 'http', name: undefined });
   });
 
-  test.each(['G', 'GET', 'GET ', 'GET /', 'GET / HTTP/1.1', 'GET / HTTP/1.1\nHost: a.test', 'GET / HTTP/1.1\nHost: a.test\n'])(
-    'is waited for: %j',
-    (text) => {
-      expect(http(text)).toBeUndefined();
-    },
-  );
+  test.each([
+    'G',
+    'GET',
+    'GET ',
+    'GET /',
+    'GET / HTTP/1.1',
+    'GET / HTTP/1.1\nHost: a.test',
+    'GET / HTTP/1.1\nHost: a.test\n',
+  ])('is waited for: %j', (text) => {
+    expect(http(text)).toBeUndefined();
+  });
 
   test.each([
     'GET / HTTP/1.1\nHost: a.test\nHost: b.test\n\n',
