@@ -45,6 +45,9 @@ pub struct Agent {
     pub scratch: Vec<u8>,
     /// connections whose WATCH_READ waits, by watcher
     pub watch_readers: HashMap<u64, Vec<u64>>,
+    /// watch operations that wait for the one a worker does now
+    watch_line: VecDeque<(Option<u64>, Box<dyn Task>)>,
+    is_watch_busy: bool,
     inotify: Option<Arc<OwnedFd>>,
     inotify_interest: Interest,
     watches_handles: bool,
@@ -88,6 +91,8 @@ impl Agent {
             relief: Relief::new(),
             scratch: vec![0; SCRATCH],
             watch_readers: HashMap::new(),
+            watch_line: VecDeque::new(),
+            is_watch_busy: false,
             inotify: None,
             inotify_interest: None,
             watches_handles: false,
@@ -151,7 +156,14 @@ impl Agent {
                 (Owner::Start(number), Step::Done(Reply::Started(outcome))) => {
                     self.process_started(number, outcome);
                 }
-                (Owner::Watches, Step::Done(Reply::Watched(watchers))) => self.watched(watchers),
+                (Owner::Watching(connection), step) => {
+                    self.next_watch_task();
+                    match (connection, step) {
+                        (Some(id), step) => self.task_stepped(id, completion.job.task, step),
+                        (None, Step::Done(Reply::Watched(watchers))) => self.watched(watchers),
+                        _ => (),
+                    }
+                }
                 _ => (),
             }
         }
@@ -187,10 +199,26 @@ impl Agent {
         }
     }
 
-    /// Reading events means reading directories: a worker does it, one at a time.
+    /// Reading events means reading directories: a worker does it.
     fn collect_events(&mut self) {
         self.listen_to_inotify(None);
-        self.workers.submit(Owner::Watches, Box::new(CollectEvents { touched: Vec::new() }));
+        self.submit_watch_task(None, Box::new(CollectEvents { touched: Vec::new() }));
+    }
+
+    /// Operations on watchers exclude each other, and one on a large tree takes long: they take one worker at a time, not all.
+    pub fn submit_watch_task(&mut self, connection: Option<u64>, task: Box<dyn Task>) {
+        self.watch_line.push_back((connection, task));
+        if !self.is_watch_busy {
+            self.next_watch_task();
+        }
+    }
+
+    fn next_watch_task(&mut self) {
+        let next = self.watch_line.pop_front();
+        self.is_watch_busy = next.is_some();
+        if let Some((connection, task)) = next {
+            self.workers.submit(Owner::Watching(connection), task);
+        }
     }
 
     fn watched(&mut self, watchers: Vec<u64>) {

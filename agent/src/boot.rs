@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use crate::agent::Agent;
 use crate::cgroup::PidsGroup;
 use crate::context::{Context, Settings};
+use crate::environment::Environment;
 use crate::handles::Handles;
 use crate::mounts;
 use crate::sys::{self, Errno};
@@ -59,7 +60,8 @@ fn start(secret: [u8; 32], listener: OwnedFd) -> Result<Agent, Errno> {
     let signals = take_signals()?;
     protect();
     let null_device = sys::open(CStr::from_bytes_with_nul(b"/dev/null\0").expect("a constant"), libc::O_RDWR, 0)?;
-    let settings = Settings { secret, env: Vec::new(), default_user: b"root".to_vec(), default_workdir: Vec::new() };
+    let settings =
+        Settings { secret, env: Environment::default(), default_user: b"root".to_vec(), default_workdir: Vec::new() };
     let context = Arc::new(Context {
         settings: Mutex::new(settings),
         accounts: AccountsCache::default(),

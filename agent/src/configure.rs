@@ -4,7 +4,7 @@ use std::os::unix::io::AsRawFd;
 use std::sync::atomic::Ordering;
 
 use crate::context::Context;
-use crate::environment;
+use crate::environment::{self, Environment};
 use crate::errors::{AtPath, Error, Outcome};
 use crate::fields::{field, Message};
 use crate::files;
@@ -40,7 +40,7 @@ pub fn configure(context: &Context, request: &Message) -> Outcome<Vec<u8>> {
     if pids_max > 0 && context.is_init {
         context.processes_limit.store(pids_max, Ordering::Relaxed);
     }
-    apply(context, request, secret);
+    apply(context, request, secret)?;
     Ok(frame::ok(|out| {
         if pids_max > 0 {
             out.number(field::USED, is_limited.into());
@@ -59,16 +59,16 @@ pub fn set_time(context: &Context, request: &Message) -> Outcome<Vec<u8>> {
     Ok(frame::empty_ok())
 }
 
-fn apply(context: &Context, request: &Message, secret: Option<[u8; 32]>) {
+fn apply(context: &Context, request: &Message, secret: Option<[u8; 32]>) -> Outcome<()> {
     let mut settings = context.settings.lock().unwrap();
     if let Some(secret) = secret {
         settings.secret = secret;
     }
     if request.number(field::KIND) == REPLACE {
-        settings.env.clear();
+        settings.env = Environment::default();
     }
     for pair in request.all(field::ENV) {
-        environment::merge(&mut settings.env, pair);
+        settings.env.set(pair)?;
     }
     if let Some(user) = request.find(field::DEFAULT_USER) {
         settings.default_user = user.to_vec();
@@ -76,6 +76,7 @@ fn apply(context: &Context, request: &Message, secret: Option<[u8; 32]>) {
     if let Some(workdir) = request.find(field::DEFAULT_WORKDIR) {
         settings.default_workdir = workdir.to_vec();
     }
+    Ok(())
 }
 
 fn set_hostname(context: &Context, name: &[u8]) -> Outcome<()> {

@@ -74,6 +74,8 @@ pub enum After {
     Resume(Box<dyn Task>),
     Tunnel(OwnedFd, Interest),
     Close,
+    /// closes once the peer has had time to read
+    Linger,
 }
 
 pub struct Dial {

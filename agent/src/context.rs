@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use crate::cgroup::PidsGroup;
+use crate::environment::Environment;
 use crate::errors::Outcome;
 use crate::fields::{field, Message};
 use crate::handles::Handles;
@@ -15,8 +16,8 @@ use crate::watch::Watches;
 /// What CONFIGURE changes.
 pub struct Settings {
     pub secret: [u8; 32],
-    /// `NAME=value`, given to every process
-    pub env: Vec<Vec<u8>>,
+    /// given to every process
+    pub env: Environment,
     pub default_user: Vec<u8>,
     pub default_workdir: Vec<u8>,
 }

@@ -1,5 +1,7 @@
 //! What a process is started with: its environment and the places where its command may be. Pure.
 
+use std::collections::HashMap;
+
 use crate::errors::{Error, Outcome};
 use crate::paths;
 use crate::users::User;
@@ -7,24 +9,27 @@ use crate::users::User;
 pub const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The variables as `NAME=value`; of several with one name the last wins.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Environment {
     pairs: Vec<Vec<u8>>,
+    /// where the variable of a name is: a request may bring hundreds of thousands
+    places: HashMap<Vec<u8>, usize>,
 }
 
 impl Environment {
     /// Nothing is inherited from the agent.
     pub fn compose<'a>(
         user: &User,
-        global: &[Vec<u8>],
+        global: &Environment,
         requested: impl Iterator<Item = &'a [u8]>,
     ) -> Outcome<Environment> {
         let mut environment = Environment::default();
-        environment.set_value(b"PATH", DEFAULT_PATH);
-        environment.set_value(b"HOME", &user.home);
-        environment.set_value(b"USER", &user.name);
-        environment.set_value(b"LOGNAME", &user.name);
-        for pair in global {
+        let own =
+            [(&b"PATH"[..], DEFAULT_PATH), (b"HOME", &user.home), (b"USER", &user.name), (b"LOGNAME", &user.name)];
+        for (name, value) in own {
+            environment.set(&[name, b"=", value].concat())?;
+        }
+        for pair in &global.pairs {
             environment.set(pair)?;
         }
         for pair in requested {
@@ -34,45 +39,32 @@ impl Environment {
     }
 
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        let pair = self.pairs.iter().find(|pair| name_of(pair) == Some(name))?;
+        let pair = &self.pairs[*self.places.get(name)?];
         Some(&pair[name.len() + 1..])
+    }
+
+    pub fn set(&mut self, pair: &[u8]) -> Outcome<()> {
+        let name = check_pair(pair)?;
+        match self.places.get(name) {
+            Some(&place) => self.pairs[place] = pair.to_vec(),
+            None => {
+                self.places.insert(name.to_vec(), self.pairs.len());
+                self.pairs.push(pair.to_vec());
+            }
+        }
+        Ok(())
     }
 
     pub fn into_pairs(self) -> Vec<Vec<u8>> {
         self.pairs
     }
-
-    fn set_value(&mut self, name: &[u8], value: &[u8]) {
-        self.replace([name, b"=", value].concat());
-    }
-
-    fn set(&mut self, pair: &[u8]) -> Outcome<()> {
-        check_pair(pair)?;
-        self.replace(pair.to_vec());
-        Ok(())
-    }
-
-    fn replace(&mut self, pair: Vec<u8>) {
-        match self.pairs.iter_mut().find(|known| name_of(known) == name_of(&pair)) {
-            Some(known) => *known = pair,
-            None => self.pairs.push(pair),
-        }
-    }
 }
 
-pub fn check_pair(pair: &[u8]) -> Outcome<()> {
-    if name_of(pair).map_or(true, <[u8]>::is_empty) || pair.contains(&0) {
-        return Err(Error::invalid("an environment variable must be NAME=value"));
-    }
-    Ok(())
-}
-
-/// Puts `pair` in place of the variable with its name, or at the end.
-pub fn merge(pairs: &mut Vec<Vec<u8>>, pair: &[u8]) {
-    match pairs.iter_mut().find(|known| name_of(known) == name_of(pair)) {
-        Some(known) => *known = pair.to_vec(),
-        None => pairs.push(pair.to_vec()),
-    }
+/// The name in a well-formed pair.
+pub fn check_pair(pair: &[u8]) -> Outcome<&[u8]> {
+    let end = pair.iter().position(|&b| b == b'=').filter(|&end| end > 0 && !pair.contains(&0));
+    let end = end.ok_or_else(|| Error::invalid("an environment variable must be NAME=value"))?;
+    Ok(&pair[..end])
 }
 
 /// The files to try for a command, in order.
@@ -82,10 +74,6 @@ pub fn candidates(command: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
     }
     // An empty part of PATH is the working directory.
     path.split(|&b| b == b':').map(|part| paths::join(if part.is_empty() { b"." } else { part }, command)).collect()
-}
-
-fn name_of(pair: &[u8]) -> Option<&[u8]> {
-    pair.iter().position(|&b| b == b'=').map(|at| &pair[..at])
 }
 
 #[cfg(test)]
@@ -98,7 +86,10 @@ mod tests {
 
     #[test]
     fn later_variables_win() {
-        let global = [b"A=global".to_vec(), b"B=global".to_vec(), b"HOME=/elsewhere".to_vec()];
+        let mut global = Environment::default();
+        for pair in [&b"A=global"[..], b"B=global", b"HOME=/elsewhere"] {
+            global.set(pair).unwrap();
+        }
         let requested = [&b"B=request=1"[..], b"C="];
         let environment = Environment::compose(&user(), &global, requested.into_iter()).unwrap();
         assert_eq!(environment.get(b"PATH"), Some(DEFAULT_PATH));
@@ -112,7 +103,7 @@ mod tests {
     #[test]
     fn what_is_not_a_variable_is_refused() {
         for bad in [&b"NAME"[..], b"=value", b"A=b\0c", b""] {
-            assert!(Environment::compose(&user(), &[], [bad].into_iter()).is_err());
+            assert!(Environment::compose(&user(), &Environment::default(), [bad].into_iter()).is_err());
         }
     }
 

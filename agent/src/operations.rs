@@ -98,8 +98,13 @@ impl Agent {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.state = State::Working;
             let socket = connection.socket.clone();
-            let task = Operation { request: Some(request), socket, rest: None };
-            self.workers.submit(Owner::Connection(id), Box::new(task));
+            let is_watch = matches!(request.operation(), operation::WATCH_CREATE | operation::WATCH_REMOVE);
+            let task = Box::new(Operation { request: Some(request), socket, rest: None });
+            if is_watch {
+                self.submit_watch_task(Some(id), task);
+            } else {
+                self.workers.submit(Owner::Connection(id), task);
+            }
         }
     }
 }

@@ -88,10 +88,10 @@ impl Process {
             out.number(field::PID, self.pid as u64);
             out.number(field::OFFSET, start);
             out.number(field::LOST, lost + (start - offset));
-            let end = ring.read(start, limit, MAX_RUNS, |stream, first, second| {
+            let end = ring.read(start, limit, MAX_RUNS, |stream, bytes| {
                 out.record(field::CHUNK, |chunk| {
                     chunk.number(field::STREAM, stream.into());
-                    chunk.pieces(field::DATA, first, second);
+                    chunk.bytes(field::DATA, bytes);
                 });
             });
             if self.has_ended && end == ring.end() {

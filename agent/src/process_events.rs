@@ -52,7 +52,8 @@ impl Agent {
             };
             let before = process.output.ring.len();
             process.output.ring.push(stream, &self.scratch[..count]);
-            self.held_bytes += process.output.ring.len() - before;
+            // A push may drop more than it adds.
+            self.held_bytes = self.held_bytes + process.output.ring.len() - before;
             let is_drained = match &mut source.drain {
                 Some(left) => {
                     *left -= count;

@@ -3,21 +3,34 @@
 use std::collections::VecDeque;
 
 pub const RING_BYTES: usize = 1 << 20;
+/// Memory comes and goes in blocks of this size, so a quiet process needs little and a full ring no more than its bytes.
+const BLOCK_BYTES: usize = 32 << 10;
 /// A process that writes single bytes to two streams in turn must not cost a record for each of a million bytes.
-const MAX_SEGMENTS: usize = 32 << 10;
+const BLOCK_RUNS: usize = 4 << 10;
+const MAX_RUNS: usize = 32 << 10;
 
+#[derive(Debug, Default)]
+struct Block {
+    bytes: Vec<u8>,
+    runs: Vec<Run>,
+}
+
+/// Bytes of one stream in a row.
 #[derive(Debug, Clone, Copy)]
-struct Segment {
+struct Run {
     stream: u8,
     length: u32,
 }
 
 #[derive(Debug, Default)]
 pub struct Ring {
-    bytes: VecDeque<u8>,
-    segments: VecDeque<Segment>,
+    blocks: VecDeque<Block>,
+    /// bytes of the first block that are no longer held
+    dropped: usize,
     /// offset of the oldest byte held
     start: u64,
+    length: usize,
+    runs: usize,
 }
 
 impl Ring {
@@ -26,16 +39,16 @@ impl Ring {
     }
 
     pub fn end(&self) -> u64 {
-        self.start + self.bytes.len() as u64
+        self.start + self.length as u64
     }
 
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.length
     }
 
     /// How many bytes may be pushed without dropping any at or after `needed`.
     pub fn room_after(&self, needed: u64) -> usize {
-        if self.segments.len() >= MAX_SEGMENTS && self.segments_before(needed) == 0 {
+        if self.runs >= MAX_RUNS && self.end_of_first_block() > needed {
             return 0;
         }
         let held = self.end().saturating_sub(needed.max(self.start)) as usize;
@@ -43,92 +56,100 @@ impl Ring {
     }
 
     /// Adds bytes; the oldest go when the ring is full.
-    pub fn push(&mut self, stream: u8, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
+    pub fn push(&mut self, stream: u8, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let is_full = |block: &Block| block.bytes.len() == BLOCK_BYTES || block.runs.len() >= BLOCK_RUNS;
+            if self.blocks.back().map_or(true, is_full) {
+                self.blocks.push_back(Block::default());
+            }
+            if let Some(block) = self.blocks.back_mut() {
+                let (now, later) = bytes.split_at(bytes.len().min(BLOCK_BYTES - block.bytes.len()));
+                self.runs += usize::from(block.push(stream, now));
+                self.length += now.len();
+                bytes = later;
+            }
         }
-        self.bytes.extend(bytes);
-        match self.segments.back_mut() {
-            Some(last) if last.stream == stream => last.length += bytes.len() as u32,
-            _ => self.segments.push_back(Segment { stream, length: bytes.len() as u32 }),
-        }
-        let excess = self.bytes.len().saturating_sub(RING_BYTES);
-        self.drop_oldest(excess);
-        if self.segments.len() > MAX_SEGMENTS {
-            let oldest = self.segments[0].length as usize;
-            self.drop_oldest(oldest);
+        self.drop_oldest(self.length.saturating_sub(RING_BYTES));
+        if self.runs > MAX_RUNS {
+            self.drop_oldest((self.end_of_first_block() - self.start) as usize);
         }
     }
 
     /// Forgets everything before `offset` and gives the memory back.
     pub fn forget_before(&mut self, offset: u64) {
-        let count = offset.saturating_sub(self.start).min(self.bytes.len() as u64);
+        let count = offset.saturating_sub(self.start).min(self.length as u64);
         self.drop_oldest(count as usize);
-        self.bytes.shrink_to_fit();
-        self.segments.shrink_to_fit();
     }
 
-    /// Calls `give(stream, first, second)` for each run of one stream from `offset` on, at most `limit` bytes together and
-    /// `max_runs` runs. Returns the offset behind the last byte given.
-    pub fn read(&self, offset: u64, limit: usize, max_runs: usize, mut give: impl FnMut(u8, &[u8], &[u8])) -> u64 {
-        let mut skip = offset.saturating_sub(self.start) as usize;
-        let mut at = 0;
+    /// Calls `give(stream, bytes)` for the runs from `offset` on, at most `limit` bytes together and `max_runs` runs. Returns the
+    /// offset behind the last byte given.
+    pub fn read(&self, offset: u64, limit: usize, max_runs: usize, mut give: impl FnMut(u8, &[u8])) -> u64 {
+        let mut at = offset.max(self.start);
+        // From the beginning of the first block.
+        let mut skip = (at - self.start) as usize + self.dropped;
         let mut left = limit;
-        let mut runs = 0;
-        for segment in &self.segments {
-            let length = segment.length as usize;
-            if skip >= length {
-                skip -= length;
-                at += length;
+        let mut runs_left = max_runs;
+        for block in &self.blocks {
+            if skip >= block.bytes.len() {
+                skip -= block.bytes.len();
                 continue;
             }
-            if left == 0 || runs == max_runs {
-                break;
+            let mut begin = 0;
+            for run in &block.runs {
+                let end = begin + run.length as usize;
+                if skip < end {
+                    if left == 0 || runs_left == 0 {
+                        return at;
+                    }
+                    let from = begin.max(skip);
+                    let count = (end - from).min(left);
+                    give(run.stream, &block.bytes[from..from + count]);
+                    at += count as u64;
+                    left -= count;
+                    runs_left -= 1;
+                }
+                begin = end;
             }
-            let from = at + skip;
-            let count = (length - skip).min(left);
-            let (first, second) = self.slices(from, count);
-            give(segment.stream, first, second);
-            runs += 1;
-            left -= count;
             skip = 0;
-            at = from + count;
-            if left == 0 {
-                break;
-            }
         }
-        offset.max(self.start + at as u64)
+        at
     }
 
-    fn slices(&self, from: usize, count: usize) -> (&[u8], &[u8]) {
-        let (front, back) = self.bytes.as_slices();
-        if from >= front.len() {
-            let from = from - front.len();
-            return (&back[from..from + count], &[]);
-        }
-        let in_front = count.min(front.len() - from);
-        (&front[from..from + in_front], &back[..count - in_front])
+    fn end_of_first_block(&self) -> u64 {
+        let length = self.blocks.front().map_or(0, |block| block.bytes.len() - self.dropped);
+        self.start + length as u64
     }
 
-    fn segments_before(&self, offset: u64) -> usize {
-        match self.segments.front() {
-            Some(first) if self.start + u64::from(first.length) <= offset => 1,
-            _ => 0,
-        }
-    }
-
-    fn drop_oldest(&mut self, mut count: usize) {
-        self.bytes.drain(..count);
+    fn drop_oldest(&mut self, count: usize) {
         self.start += count as u64;
-        while count > 0 {
-            let first = &mut self.segments[0];
-            let length = first.length as usize;
-            if length > count {
-                first.length -= count as u32;
-                break;
+        self.length -= count;
+        self.dropped += count;
+        while let Some(first) = self.blocks.front() {
+            if self.dropped < first.bytes.len() {
+                return;
             }
-            count -= length;
-            self.segments.pop_front();
+            self.dropped -= first.bytes.len();
+            self.runs -= first.runs.len();
+            self.blocks.pop_front();
+        }
+        self.blocks = VecDeque::new();
+    }
+}
+
+impl Block {
+    /// True when it made a new run.
+    fn push(&mut self, stream: u8, bytes: &[u8]) -> bool {
+        self.bytes.extend_from_slice(bytes);
+        let length = bytes.len() as u32;
+        match self.runs.last_mut() {
+            Some(last) if last.stream == stream => {
+                last.length += length;
+                false
+            }
+            _ => {
+                self.runs.push(Run { stream, length });
+                true
+            }
         }
     }
 }
@@ -137,9 +158,13 @@ impl Ring {
 mod tests {
     use super::*;
 
+    /// What is read, with neighbouring runs of one stream joined.
     fn collect(ring: &Ring, offset: u64, limit: usize) -> (Vec<(u8, Vec<u8>)>, u64) {
-        let mut runs = Vec::new();
-        let end = ring.read(offset, limit, usize::MAX, |stream, a, b| runs.push((stream, [a, b].concat())));
+        let mut runs: Vec<(u8, Vec<u8>)> = Vec::new();
+        let end = ring.read(offset, limit, usize::MAX, |stream, bytes| match runs.last_mut() {
+            Some((last, joined)) if *last == stream => joined.extend_from_slice(bytes),
+            _ => runs.push((stream, bytes.to_vec())),
+        });
         (runs, end)
     }
 
@@ -158,20 +183,26 @@ mod tests {
     #[test]
     fn reading_goes_on_from_any_offset_in_pieces_of_any_size() {
         let mut ring = Ring::default();
-        for i in 0..2000u32 {
-            ring.push((i % 3) as u8, &i.to_be_bytes());
+        let mut expected = Vec::new();
+        for i in 0..20_000u128 {
+            ring.push((i % 3 / 2) as u8, &i.to_be_bytes());
+            expected.extend_from_slice(&i.to_be_bytes());
         }
-        let (whole, _) = collect(&ring, 0, usize::MAX);
-        let whole: Vec<u8> = whole.into_iter().flat_map(|(_, bytes)| bytes).collect();
-        let mut pieces = Vec::new();
-        let mut offset = 0;
-        while offset < ring.end() {
-            let (runs, next) = collect(&ring, offset, 7);
-            assert_eq!(next - offset, runs.iter().map(|(_, b)| b.len() as u64).sum::<u64>());
-            pieces.extend(runs.into_iter().flat_map(|(_, bytes)| bytes));
-            offset = next;
+        assert_eq!(ring.len(), expected.len());
+        for size in [7, 1000, 32 << 10, 100_000] {
+            let mut pieces = Vec::new();
+            let mut offset = 0;
+            while offset < ring.end() {
+                let (runs, next) = collect(&ring, offset, size);
+                assert_eq!(next - offset, runs.iter().map(|(_, b)| b.len() as u64).sum::<u64>());
+                pieces.extend(runs.into_iter().flat_map(|(_, bytes)| bytes));
+                offset = next;
+                if size == 7 && offset > 50_000 {
+                    break;
+                }
+            }
+            assert!(pieces == expected[..pieces.len()]);
         }
-        assert_eq!(pieces, whole);
     }
 
     #[test]
@@ -179,8 +210,9 @@ mod tests {
         let mut ring = Ring::default();
         ring.push(1, &vec![7; RING_BYTES]);
         ring.push(2, b"new");
-        assert_eq!((ring.start(), ring.end()), (3, RING_BYTES as u64 + 3));
+        assert_eq!((ring.start(), ring.end(), ring.len()), (3, RING_BYTES as u64 + 3, RING_BYTES));
         assert_eq!(collect(&ring, RING_BYTES as u64, 10), (vec![(2, b"new".to_vec())], ring.end()));
+        assert_eq!(collect(&ring, 0, 2), (vec![(1, vec![7, 7])], 5), "what is gone is skipped");
     }
 
     #[test]
@@ -195,14 +227,15 @@ mod tests {
     #[test]
     fn alternating_single_bytes_are_bounded_in_records_too() {
         let mut ring = Ring::default();
-        for i in 0..MAX_SEGMENTS {
+        for i in 0..MAX_RUNS {
             assert!(ring.room_after(0) > 0);
             ring.push((i % 2) as u8, b"x");
         }
         assert_eq!(ring.room_after(0), 0, "a subscriber that needs all of them stops the reading");
-        assert!(ring.room_after(1) > 0);
+        assert!(ring.room_after(BLOCK_RUNS as u64) > 0);
         ring.push(7, b"x");
-        assert_eq!(ring.start(), 1);
+        assert_eq!(ring.start(), BLOCK_RUNS as u64);
+        assert_eq!(ring.end(), MAX_RUNS as u64 + 1);
     }
 
     #[test]
@@ -212,8 +245,35 @@ mod tests {
         ring.forget_before(3);
         assert_eq!(collect(&ring, 3, 10).0, [(1, b"lo".to_vec())]);
         ring.forget_before(99);
-        assert_eq!((ring.start(), ring.end()), (5, 5));
+        assert_eq!((ring.start(), ring.end(), ring.len()), (5, 5, 0));
         ring.push(1, b"x");
         assert_eq!(collect(&ring, 5, 10), (vec![(1, b"x".to_vec())], 6));
+    }
+
+    #[test]
+    fn random_use_agrees_with_a_plain_list_of_bytes() {
+        let mut random = 7u64;
+        let mut next = move |limit: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % limit
+        };
+        let mut ring = Ring::default();
+        let mut all: Vec<(u8, u8)> = Vec::new();
+        for _ in 0..3000 {
+            let stream = next(2) as u8 + 1;
+            let bytes: Vec<u8> = (0..next(3000)).map(|i| (i % 256) as u8).collect();
+            ring.push(stream, &bytes);
+            all.extend(bytes.iter().map(|&byte| (stream, byte)));
+            if next(10) == 0 {
+                ring.forget_before(ring.start() + next(5000));
+            }
+            let offset = ring.start() + next(ring.len() as u64 + 1);
+            let mut found = Vec::new();
+            let end = ring.read(offset, 2000, 5, |stream, bytes| {
+                found.extend(bytes.iter().map(|&byte| (stream, byte)));
+            });
+            assert_eq!(ring.end(), all.len() as u64);
+            assert!(found == all[offset as usize..end as usize]);
+        }
     }
 }

@@ -133,7 +133,7 @@ impl Agent {
             match connection.input.take() {
                 Err(TooLong) => {
                     let error = Error::invalid("a frame has at most 4 MiB");
-                    return self.send(id, frame::error(&error), After::Close);
+                    return self.send(id, frame::error(&error), After::Linger);
                 }
                 Ok(Some(request)) => {
                     self.timers.cancel(&mut connection.timer);
@@ -201,16 +201,13 @@ impl Agent {
 
     fn release_frame(&mut self, reserved: usize) {
         self.frame_bytes -= reserved;
-        while reserved > 0 && self.frame_bytes + frame::MAX_PAYLOAD <= FRAME_BUDGET {
-            let id = match self.parked.pop_front() {
-                Some(id) => id,
-                None => return,
-            };
+        let places = (FRAME_BUDGET - self.frame_bytes) / frame::MAX_PAYLOAD;
+        for _ in 0..places.min(self.parked.len()) {
+            let id = self.parked.pop_front().unwrap_or(0);
             if let Some(connection) = self.connections.get_mut(&id) {
                 connection.state = State::Idle;
                 self.set_interest(id, READABLE | PEER_CLOSED);
                 self.ready.push(id);
-                return;
             }
         }
     }
@@ -252,7 +249,8 @@ impl Agent {
                 self.workers.submit(Owner::Connection(id), task);
             }
             State::Sending(After::Tunnel(target, interest)) => self.open_tunnel(id, target, interest),
-            State::Sending(After::Close) => self.begin_lingering(id),
+            State::Sending(After::Linger) => self.begin_lingering(id),
+            State::Sending(After::Close) => self.close(id),
             _ => self.become_idle(id),
         }
     }

@@ -118,8 +118,11 @@ impl Agent {
             let message = if is_for_terminal { "process has no terminal" } else { "process has a terminal" };
             return Err(Error::new(Code::NotATty, message));
         }
-        let is_done = process.input.add(id, operation, request.bytes(field::DATA))?;
-        Ok((key, is_done))
+        match process.input.add(id, operation, request.bytes(field::DATA)) {
+            // What was written before the end is still known to have been written.
+            Err(_) if process.has_ended => Err(gone()),
+            added => Ok((key, added?)),
+        }
     }
 
     /// Writes waiting input, answers who waited for it, and waits for room when there is more.
@@ -166,6 +169,9 @@ impl Agent {
         let process = self.processes.get(key).ok_or_else(gone)?;
         if process.config.has_pty {
             return Err(Error::new(Code::NotATty, "process has a terminal"));
+        }
+        if process.has_ended {
+            return Err(gone());
         }
         process.input.close();
         self.watch_input(key);

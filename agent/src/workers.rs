@@ -47,7 +47,8 @@ pub enum Reply {
 pub enum Owner {
     Connection(u64),
     Start(u64),
-    Watches,
+    /// the line of watch operations, where only one is done at a time; for a connection, or for the kernel's events
+    Watching(Option<u64>),
     Nobody,
 }
 

@@ -51,6 +51,7 @@ fn copy_from(request: &Request, input: impl Read) -> Outcome<()> {
     while let Some(entry) = reader.next()? {
         copying.add(entry, &mut reader)?;
     }
+    reader.drain()?;
     if copying.sources.is_empty() {
         return Err(format!(
             "no file in the archive matches '{}'",

@@ -98,6 +98,13 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// Reads on to the end of the input: only there does whoever checks the whole of it know whether it was right.
+    pub fn drain(mut self) -> Outcome<()> {
+        io::copy(&mut self.input, &mut io::sink())
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    }
+
     fn entry(
         &mut self,
         header: &[u8; BLOCK],

@@ -41,6 +41,7 @@ pub fn unpack(file: &str, directory: &str, options: &Options) -> Outcome<()> {
     while let Some(entry) = reader.next()? {
         layer.add(&entry, &mut reader)?;
     }
+    reader.drain()?;
     layer.placer.finish()
 }
 

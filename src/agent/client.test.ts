@@ -6,15 +6,13 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { agentMissing, LocalAgent } from '../../tests/support/local-agent.ts';
+import { LocalAgent } from '../../tests/support/local-agent.ts';
 import { AgentClient, newOperationId } from './client.ts';
 import type { StartOptions } from './contract.ts';
 import { AgentError } from './errors.ts';
 
 /** Machines that run tests are busy: what must come is waited for long enough. */
 const eventually = <T>(seen: () => T) => expect.poll(seen, { timeout: 10_000 });
-
-if (agentMissing) console.warn(`skipped: ${agentMissing}`);
 
 /** A wire to the agent that can be cut, as a checkpoint cuts every connection. */
 class Wire {
@@ -59,7 +57,7 @@ class Wire {
   }
 }
 
-describe.skipIf(agentMissing !== undefined)('the agent client', { timeout: 30_000 }, () => {
+describe('the agent client', { timeout: 30_000 }, () => {
   let agent: LocalAgent;
   let wire: Wire;
   let client: AgentClient;

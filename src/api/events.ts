@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
-import type { SandboxEventStore } from '../db/sandbox-event-store.ts';
 import type { SandboxEventRow } from '../db/schema.ts';
+import type { History } from '../events/history.ts';
 import { type Authentication, byTeam, callerOf } from './auth.ts';
 import { dateTime } from './date-time.ts';
 import { failures } from './errors.ts';
@@ -10,7 +10,7 @@ import { SandboxParams } from './sandbox-schemas.ts';
 import { type Api, DateTime } from './typebox-provider.ts';
 
 interface Dependencies {
-  events: Pick<SandboxEventStore, 'list'>;
+  history: Pick<History, 'listEvents'>;
   auth: Authentication;
 }
 
@@ -40,13 +40,14 @@ const Query = Type.Object({
 });
 
 /** What happened to sandboxes in the last days, ended ones included. */
-export function serveEvents(app: Api, { events, auth }: Dependencies): void {
+export function serveEvents(app: Api, { history, auth }: Dependencies): void {
   const onRequest = auth.team;
   const common = { response: { 200: Type.Array(SandboxEvent), ...failures }, tags: ['events'], ...byTeam };
 
   const read = async (teamId: string, sandboxId: string | null, query: Static<typeof Query>) => {
     const { offset = 0, limit = PAGE, orderAsc = false, types = [] } = query;
-    return (await events.list({ teamId, sandboxId, types, offset, limit, ascending: orderAsc })).map(sandboxEventOf);
+    const asked = { teamId, sandboxId, types, offset, limit, ascending: orderAsc };
+    return (await history.listEvents(asked)).map(sandboxEventOf);
   };
 
   app.get(

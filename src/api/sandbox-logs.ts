@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
-import type { SandboxLogQuery, SandboxLogStore } from '../db/sandbox-log-store.ts';
+import type { SandboxLogQuery } from '../db/sandbox-log-store.ts';
 import type { SandboxLogRow } from '../db/schema.ts';
-import { LOG_LEVELS } from '../events/history.ts';
+import { type History, LOG_LEVELS } from '../events/history.ts';
 import type { Sandboxes } from '../sandboxes/contract.ts';
 import { type Authentication, byTeam, callerOf } from './auth.ts';
 import { dateTime } from './date-time.ts';
@@ -11,7 +11,7 @@ import { SandboxParams } from './sandbox-schemas.ts';
 import { type Api, DateTime, OneOf, StringMap } from './typebox-provider.ts';
 
 interface Dependencies {
-  logs: Pick<SandboxLogStore, 'list' | 'has'>;
+  history: Pick<History, 'listLines' | 'hasLines'>;
   sandboxes: Pick<Sandboxes, 'get'>;
   auth: Authentication;
 }
@@ -51,15 +51,15 @@ const QueryV2 = Type.Object({
 });
 
 /** The logs of sandboxes. They are there after a sandbox ended: the last line says what ended it. */
-export function serveSandboxLogs(app: Api, { logs, sandboxes, auth }: Dependencies): void {
+export function serveSandboxLogs(app: Api, { history, sandboxes, auth }: Dependencies): void {
   const onRequest = auth.team;
   const one = { params: SandboxParams, tags: ['sandboxes'], ...byTeam };
 
   const read = async (teamId: string, sandboxID: string, query: Partial<SandboxLogQuery>): Promise<SandboxLogRow[]> => {
     const sandboxId = parseSandboxId(sandboxID);
-    if (!(await logs.has(sandboxId, teamId))) await sandboxes.get(teamId, sandboxId);
+    if (!(await history.hasLines(sandboxId, teamId))) await sandboxes.get(teamId, sandboxId);
     const all = { direction: 'forward' as const, cursor: null, limit: MOST, leastLevel: 0, search: '' };
-    return logs.list({ ...all, ...query, sandboxId, teamId });
+    return history.listLines({ ...all, ...query, sandboxId, teamId });
   };
 
   app.get(

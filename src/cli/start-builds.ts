@@ -6,6 +6,7 @@ import { BuildStore } from '../db/build-store.ts';
 import type { Database } from '../db/database.ts';
 import type { TemplateStore } from '../db/template-store.ts';
 import type { NodeClient } from '../node/client.ts';
+import { ImagePull } from '../node/image-pull.ts';
 import type { Node } from '../node/node.ts';
 import { TemplateBuilds } from '../templates/builds.ts';
 import { TemplateImages } from '../templates/images.ts';
@@ -32,8 +33,18 @@ export async function startBuilds(
   const uploads = new Uploads(path.join(config.stateDir, 'uploads'), config.diskSizeMb * MIB);
   const buildStore = new BuildStore(database);
   const cache = new BuildCacheStore(database);
-  const images = new TemplateImages();
-  const builds = new TemplateBuilds({
+  const puller = new ImagePull(path.join(config.stateDir, 'images'), node.layers, node.edits);
+  await puller.start();
+  const images = new TemplateImages({
+    puller,
+    cache,
+    node: nodeClient,
+    machine: node,
+    runtime,
+    whyEnded: (sandboxId) => builds.whyEnded(sandboxId),
+    timeoutMs: config.buildStepSeconds * 1000,
+  });
+  const builds: TemplateBuilds = new TemplateBuilds({
     config,
     runtime,
     builds: buildStore,

@@ -11,19 +11,16 @@ import { Filesystem } from '../../proto/gen/filesystem_pb.js';
 import { Process } from '../../proto/gen/process_pb.js';
 import { allFrames, type Frame, frame, frames } from '../../tests/support/connect-frames.ts';
 import { EnvdServer } from '../../tests/support/envd-server.ts';
-import { agentMissing } from '../../tests/support/local-agent.ts';
 import { signatureOf } from './signature.ts';
 
 /** Machines that run tests are busy: what must come is waited for long enough. */
 const eventually = <T>(seen: () => T) => expect.poll(seen, { timeout: 10_000 });
 
-if (agentMissing) console.warn(`skipped: ${agentMissing}`);
-
 const json = { 'content-type': 'application/json', 'connect-protocol-version': '1' };
 const streaming = { 'content-type': 'application/connect+json', 'connect-protocol-version': '1' };
 
 /** The in-sandbox interface as bytes on the wire: what the official clients do not use, and what no client should send. */
-describe.skipIf(agentMissing !== undefined)('the wire', { timeout: 20_000 }, () => {
+describe('the wire', { timeout: 20_000 }, () => {
   let server: EnvdServer;
 
   beforeAll(async () => {

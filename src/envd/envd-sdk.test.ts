@@ -10,15 +10,12 @@ import {
 } from 'e2b';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { EnvdServer } from '../../tests/support/envd-server.ts';
-import { agentMissing } from '../../tests/support/local-agent.ts';
 
 /** Machines that run tests are busy: what must come is waited for long enough. */
 const eventually = <T>(seen: () => T) => expect.poll(seen, { timeout: 10_000 });
 
-if (agentMissing) console.warn(`skipped: ${agentMissing}`);
-
 /** The in-sandbox interface through the official JavaScript client. */
-describe.skipIf(agentMissing !== undefined)('the official client', { timeout: 20_000 }, () => {
+describe('the official client', { timeout: 20_000 }, () => {
   let server: EnvdServer;
   let sandbox: Sandbox;
 

@@ -3,8 +3,8 @@ import { messageOf } from '../core/errors.ts';
 import { newUuid } from '../core/ids.ts';
 import type { Log, LogLevel } from '../core/log.ts';
 import type { HistoryStore } from '../db/history-store.ts';
-import type { SandboxEventStore } from '../db/sandbox-event-store.ts';
-import type { SandboxLogStore } from '../db/sandbox-log-store.ts';
+import type { SandboxEventQuery, SandboxEventStore } from '../db/sandbox-event-store.ts';
+import type { SandboxLogQuery, SandboxLogStore } from '../db/sandbox-log-store.ts';
 import type { SandboxEventRow, SandboxLogRow } from '../db/schema.ts';
 import type { SandboxRow } from '../sandboxes/contract.ts';
 import type { EndReason, EventType, LifecycleObserver } from './contract.ts';
@@ -82,6 +82,24 @@ export class History implements LifecycleObserver {
   async written(): Promise<void> {
     this.#hurry();
     while (this.#writing !== undefined) await this.#writing;
+  }
+
+  /** Lines of a sandbox's log, up to the last that was told. */
+  async listLines(query: SandboxLogQuery): Promise<SandboxLogRow[]> {
+    await this.written();
+    return this.#parts.logs.list(query);
+  }
+
+  /** Whether the team has a log of the sandbox, which may have ended. */
+  async hasLines(sandboxId: string, teamId: string): Promise<boolean> {
+    await this.written();
+    return this.#parts.logs.has(sandboxId, teamId);
+  }
+
+  /** Events of a team, up to the last that was told. */
+  async listEvents(query: SandboxEventQuery): Promise<SandboxEventRow[]> {
+    await this.written();
+    return this.#parts.events.list(query);
   }
 
   created(row: SandboxRow): void {

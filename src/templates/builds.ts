@@ -148,6 +148,11 @@ export class TemplateBuilds {
     return this.#parts.uploads.has(team.id, filesHash);
   }
 
+  /** Why a sandbox of a build ended by itself, where that is known. */
+  whyEnded(sandboxId: string): string | undefined {
+    return this.#ends.get(sandboxId);
+  }
+
   async #cancelOthers(templateId: string, buildId: string, tags: string[]): Promise<void> {
     for (const other of await this.#parts.builds.unfinished(templateId)) {
       if (other.buildId === buildId || !other.tags.some((tag) => tags.includes(tag))) continue;
@@ -225,7 +230,7 @@ export class TemplateBuilds {
       slots: this.#slots,
       fromImage: (...args) => images.fromImage(...args),
       openUpload: (filesHash): Promise<Readable | undefined> => uploads.open(team.id, filesHash),
-      whyEnded: (sandboxId) => this.#ends.get(sandboxId),
+      whyEnded: (sandboxId) => this.whyEnded(sandboxId),
       owner: { templateId: build.templateId, buildId: build.id },
       resources: { cpuCount, memoryMb: Math.max(memoryMb, LEAST_BUILD_MEMORY_MB), diskSizeMb },
       finalResources: { cpuCount, memoryMb, diskSizeMb },

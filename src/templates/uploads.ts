@@ -1,12 +1,12 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import { createReadStream, createWriteStream, existsSync } from 'node:fs';
-import { mkdir, open, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises';
+import { createWriteStream, existsSync } from 'node:fs';
+import { mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { type Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { createGunzip, createZstdDecompress } from 'node:zlib';
 import { matchesAny } from '../core/constant-time.ts';
 import { SandbarError } from '../core/errors.ts';
+import { openExpanded } from '../core/expanded-file.ts';
 import { randomHex } from '../core/ids.ts';
 
 /** What a link to upload to says about itself; the signature holds it together. */
@@ -20,7 +20,6 @@ export interface UploadTicket {
 
 const TICKET_MS = 30 * 60_000;
 const SPARE_BYTES = 256 * 1024 * 1024;
-const CHUNK_BYTES = 256 * 1024;
 
 /** Archives of files that COPY steps take from, by team and by the hash that their maker chose for them. */
 export class Uploads {
@@ -81,12 +80,7 @@ export class Uploads {
     if (!existsSync(file)) return undefined;
     const now = new Date();
     await utimes(file, now, now);
-    const raw = createReadStream(file, { highWaterMark: CHUNK_BYTES });
-    const expander = await expanderOf(file);
-    if (expander === undefined) return raw;
-    raw.on('error', (error) => expander.destroy(error));
-    expander.on('close', () => raw.destroy());
-    return raw.pipe(expander);
+    return openExpanded(file);
   }
 
   /** Removes archives that no build has asked for since a time. Resolves to the bytes that became free. */
@@ -142,17 +136,4 @@ export class Uploads {
 
 function tooLarge(limitBytes: number): SandbarError {
   return new SandbarError('invalid', `the upload is larger than ${Math.floor(limitBytes / 1024 / 1024)} MB`);
-}
-
-async function expanderOf(file: string): Promise<Transform | undefined> {
-  const handle = await open(file);
-  try {
-    const magic = Buffer.alloc(4);
-    await handle.read(magic, 0, 4, 0);
-    if (magic.readUInt16BE(0) === 0x1f8b) return createGunzip({ chunkSize: CHUNK_BYTES });
-    if (magic.readUInt32LE(0) === 0xfd2fb528) return createZstdDecompress({ chunkSize: CHUNK_BYTES });
-    return undefined;
-  } finally {
-    await handle.close();
-  }
 }

@@ -125,6 +125,8 @@ export function describeInWorlds(
 }
 
 /** What a refused connection looks like from inside. */
-export const refused = /^failed: (Connection refused|Connection reset by peer|closed|.*without an answer|.*during the handshake|Broken pipe)/;
+export const refused =
+  /^failed: (Connection refused|Connection reset by peer|closed|.*without an answer|.*during the handshake|Broken pipe)/;
 /** What a refused packet of another protocol looks like. */
-export const unreachable = /^(timeout|failed: (No route to host|Network is unreachable|Connection refused|Permission denied|Operation not permitted|Host is unreachable|Destination))/;
+export const unreachable =
+  /^(timeout|failed: (No route to host|Network is unreachable|Connection refused|Permission denied|Operation not permitted|Host is unreachable|Destination))/;

@@ -1,19 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
-import path from 'node:path';
 import { AgentClient } from '../../src/agent/client.ts';
+import { loadConfig } from '../../src/core/config.ts';
+import { locateArtifacts } from '../../src/setup/artifacts.ts';
 
-const binary = path.resolve(import.meta.dirname, '../../agent/target/release/sandbar-agent');
-
-/** Why tests that need the agent cannot run, or undefined when they can. */
-export const agentMissing = !existsSync(binary)
-  ? `the agent is not built (${binary})`
-  : process.getuid?.() !== 0
-    ? 'the agent must run as root'
-    : undefined;
+const { agent: binary } = locateArtifacts(loadConfig(process.env));
 
 /** The real agent as a plain process of this machine, whose files and users are then the sandbox's. */
 export class LocalAgent {

@@ -8,7 +8,6 @@ interface TrackedFlow {
   destination: string;
   /** Turned to the resolver or the egress proxy. */
   diverted: boolean;
-  port: number;
 }
 
 /** Destinations whose connections are forgotten one by one; more are left to run out, with the fence closed to them. */
@@ -17,11 +16,18 @@ const CUTS_AT_ONCE = 8;
 const PROTOCOLS = new Set(['tcp', 'udp', 'icmp']);
 
 /**
- * Makes the kernel forget the connections of a sandbox that its policy does not allow (any more). The fence stops their packets from the
- * sandbox already; forgotten, they are answered with a reset to the other end too.
+ * Makes the kernel forget flows of a sandbox that its policy does not allow (any more); the fence stops their packets already. Datagrams at
+ * once, so that the next finds its way anew. Connections a moment later: until then what the other end sends still arrives, the answer of the
+ * sandbox is met by a reset, and so it learns of the end; then the other end does, since the machine knows nothing of the connection.
  */
-export async function cutForbidden(guest: string, policy: CompiledPolicy): Promise<void> {
-  const flows = (await trackedFlows(guest)).filter((flow) => isForbidden(flow, policy));
+export async function cutForbidden(
+  guest: string,
+  policy: CompiledPolicy,
+  which: 'datagrams' | 'connections',
+): Promise<void> {
+  const flows = (await trackedFlows(guest)).filter(
+    (flow) => (flow.protocol === 'tcp') === (which === 'connections') && isForbidden(flow, policy),
+  );
   const filters = [...new Set(flows.map((flow) => [flow.protocol, flow.destination].join(' ')))].slice(0, MOST_CUTS);
   const lanes = Array.from({ length: CUTS_AT_ONCE }, async (_, lane) => {
     for (let index = lane; index < filters.length; index += CUTS_AT_ONCE) {
@@ -51,9 +57,8 @@ async function trackedFlows(guest: string): Promise<TrackedFlow[]> {
     const values = (name: string) => [...line.matchAll(new RegExp(`\\b${name}=(\\S+)`, 'g'))].map((match) => match[1]);
     const [, answeringFrom] = values('src');
     const [destination] = values('dst');
-    const [port = '0'] = values('dport');
     if (!PROTOCOLS.has(protocol) || destination === undefined) return [];
-    return [{ protocol, destination, diverted: answeringFrom !== destination, port: Number(port) }];
+    return [{ protocol, destination, diverted: answeringFrom !== destination }];
   });
 }
 

@@ -2,10 +2,7 @@ import { expect, test } from 'vitest';
 import { questionOf, refusalOf } from './dns-message.ts';
 
 /** A query with one question, as a resolver in a sandbox sends it. */
-function query(
-  labels: string[],
-  { id = 0x1234, flags = 0x0100, questions = 1, tail = '00010001' } = {},
-): Buffer {
+function query(labels: string[], { id = 0x1234, flags = 0x0100, questions = 1, tail = '00010001' } = {}): Buffer {
   const header = Buffer.alloc(12);
   header.writeUInt16BE(id, 0);
   header.writeUInt16BE(flags, 2);

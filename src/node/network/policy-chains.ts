@@ -10,6 +10,7 @@ export interface ChainedSlot {
 interface ChainOptions {
   table: string;
   resolverPort: number;
+  refusalPort: number;
   egressPort: number;
 }
 
@@ -18,10 +19,11 @@ interface ChainOptions {
  * what a change forbids stops at once), and one that turns new connections to the resolver or the egress proxy. Address lists are sets in the
  * rule itself, which go with it.
  */
-export function chainsOf({ table, resolverPort, egressPort }: ChainOptions, slot: ChainedSlot): string {
+export function chainsOf(options: ChainOptions, slot: ChainedSlot): string {
+  const { table, egressPort } = options;
   const [outgoing, diverted] = chainNames(slot);
   const outgoingRules = outgoingRulesOf(slot.policy);
-  const divertedRules = [...nameServiceRulesOf(slot.policy, resolverPort), ...egressRulesOf(slot.policy, egressPort)];
+  const divertedRules = [...nameServiceRulesOf(slot.policy, options), ...egressRulesOf(slot.policy, egressPort)];
   return [
     ...[outgoing, diverted].flatMap((chain) => [
       `add chain inet ${table} ${chain}`,
@@ -59,14 +61,14 @@ function outgoingRulesOf(policy: CompiledPolicy): string[] {
   return [...strays, ...within(policy.allow, 'accept'), ...within(policy.deny, 'goto refused'), 'accept'];
 }
 
-/** Questions to a name server: where names rule they are answered by them; else the server's address must be open. */
-function nameServiceRulesOf(policy: CompiledPolicy, resolverPort: number): string[] {
+/** Questions to a name server: where names rule they are answered by them; else the server's address must be open, and is told so if not. */
+function nameServiceRulesOf(policy: CompiledPolicy, { resolverPort, refusalPort }: ChainOptions): string[] {
   const question = 'meta l4proto { tcp, udp } th dport 53';
   const redirect = `redirect to :${resolverPort}`;
   if (policy.isByName) return [`${question} ${redirect}`];
   return [
     ...within(policy.allow, redirect, question),
-    ...within(policy.deny, 'accept', question),
+    ...within(policy.deny, `redirect to :${refusalPort}`, question),
     `${question} ${redirect}`,
   ];
 }

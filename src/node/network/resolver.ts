@@ -12,10 +12,17 @@ const MAX_TCP_QUERY_BYTES = 4_096;
 const LISTEN_ATTEMPTS = 50;
 
 interface Pending {
-  client: { address: string; port: number };
+  client: { address: string; port: number; socket: UdpSocket };
   id: number;
   server: NameServer;
   timer: NodeJS.Timeout;
+}
+
+export interface ResolverPorts {
+  /** Where questions are answered as the policy of the asker says. */
+  resolverPort: number;
+  /** Where every question is refused: for askers whose policy closes the name server that they ask. */
+  refusalPort: number;
 }
 
 export interface ResolverOptions {
@@ -35,52 +42,55 @@ export interface ResolverOptions {
 export class Resolver {
   readonly #options: ResolverOptions;
   readonly #pending = new Map<number, Pending>();
-  #downstream: UdpSocket | undefined;
+  readonly #udp: UdpSocket[] = [];
+  readonly #tcp: Server[] = [];
   #upstream: UdpSocket | undefined;
-  #tcp: Server | undefined;
   #nextServer = 0;
 
   constructor(options: ResolverOptions) {
     this.#options = options;
   }
 
-  /** Listens on the preferred port, or on another when it is taken; resolves to the port. */
-  async start(preferredPort: number): Promise<number> {
-    const port = await this.#listen(preferredPort).catch(() => this.#listenAnywhere());
+  /** Listens on the preferred ports, or on others where they are taken; resolves to the ports. */
+  async start(preferred: Partial<ResolverPorts>): Promise<ResolverPorts> {
+    const open = (port: number | undefined, refuses: boolean) =>
+      this.#listen(port ?? 0, refuses).catch(() => this.#listenAnywhere(refuses));
+    const resolverPort = await open(preferred.resolverPort, false);
+    const refusalPort = await open(preferred.refusalPort, true);
     const upstream = createSocket('udp4');
     upstream.on('message', (message, from) => this.#answer(message, from));
     upstream.on('error', (error) => this.#options.log.warn('resolver upstream', { error: error.message }));
     this.#upstream = upstream;
-    return port;
+    return { resolverPort, refusalPort };
   }
 
   async stop(): Promise<void> {
     for (const pending of this.#pending.values()) clearTimeout(pending.timer);
     this.#pending.clear();
     this.#upstream?.close();
-    this.#downstream?.close();
-    this.#tcp?.close();
+    for (const socket of this.#udp.splice(0)) socket.close();
+    for (const server of this.#tcp.splice(0)) server.close();
   }
 
   /** A port that is free for UDP may be taken for TCP, on a busy machine several times in a row. */
-  async #listenAnywhere(): Promise<number> {
+  async #listenAnywhere(refuses: boolean): Promise<number> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#listen(0);
+        return await this.#listen(0, refuses);
       } catch (error) {
         if (attempt >= LISTEN_ATTEMPTS) throw error;
       }
     }
   }
 
-  async #listen(port: number): Promise<number> {
+  async #listen(port: number, refuses: boolean): Promise<number> {
     const udp = createSocket('udp4');
     await new Promise<void>((resolve, reject) => {
       udp.once('error', reject);
       udp.bind(port, '0.0.0.0', resolve);
     });
     const bound = udp.address().port;
-    const tcp = createServer((socket) => this.#serveTcp(socket));
+    const tcp = createServer((socket) => this.#serveTcp(socket, refuses));
     await new Promise<void>((resolve, reject) => {
       tcp.once('error', reject);
       tcp.listen(bound, '0.0.0.0', resolve);
@@ -89,36 +99,34 @@ export class Resolver {
       throw error;
     });
     udp.on('error', (error) => this.#options.log.warn('resolver', { error: error.message }));
-    udp.on('message', (message, from) => this.#serve(message, from.address, from.port));
-    this.#downstream = udp;
-    this.#tcp = tcp;
+    udp.on('message', (message, { address, port: from }) => {
+      const verdict = this.#judge(message, address, refuses);
+      if (verdict === 'pass') this.#forward(message, { address, port: from, socket: udp });
+      else if (verdict !== undefined) udp.send(verdict, from, address);
+    });
+    this.#udp.push(udp);
+    this.#tcp.push(tcp);
     return bound;
   }
 
-  #serve(message: Buffer, address: string, port: number): void {
-    const verdict = this.#judge(message, address);
-    if (verdict === 'pass') this.#forward(message, address, port);
-    else if (verdict !== undefined) this.#downstream?.send(verdict, port, address);
-  }
-
   /** Whether a question of a sandbox is passed on; if not, the answer it gets, or none. */
-  #judge(message: Buffer, guest: string): 'pass' | Buffer | undefined {
+  #judge(message: Buffer, guest: string, refuses: boolean): 'pass' | Buffer | undefined {
     const policy = this.#options.occupants.of(guest)?.policy;
     const question = questionOf(message);
     if (policy === undefined || question === undefined) return undefined;
-    if (!policy.isByName || policy.permitsName(question.name)) return 'pass';
+    if (!refuses && (!policy.isByName || policy.permitsName(question.name))) return 'pass';
     this.#options.denied(guest, question.name);
     return refusalOf(message, question);
   }
 
   /** Passes a question on under an id of ours, since two sandboxes may use the same one. */
-  #forward(message: Buffer, address: string, port: number): void {
+  #forward(message: Buffer, client: Pending['client']): void {
     if (this.#pending.size >= MAX_PENDING) return;
     let id = randomInt(0x10000);
     while (this.#pending.has(id)) id = (id + 1) & 0xffff;
     const server = this.#server();
     const timer = setTimeout(() => this.#pending.delete(id), QUERY_TIMEOUT_MS);
-    this.#pending.set(id, { client: { address, port }, id: message.readUInt16BE(0), server, timer });
+    this.#pending.set(id, { client, id: message.readUInt16BE(0), server, timer });
     const question = Buffer.from(message);
     question.writeUInt16BE(id, 0);
     this.#upstream?.send(question, server.port, server.address);
@@ -132,11 +140,11 @@ export class Resolver {
     this.#pending.delete(message.readUInt16BE(0));
     const answer = Buffer.from(message);
     answer.writeUInt16BE(pending.id, 0);
-    this.#downstream?.send(answer, pending.client.port, pending.client.address);
+    pending.client.socket.send(answer, pending.client.port, pending.client.address);
   }
 
   /** Questions over TCP, each with its length before it (RFC 7766). */
-  #serveTcp(socket: Socket): void {
+  #serveTcp(socket: Socket, refuses: boolean): void {
     const guest = socket.remoteAddress ?? '';
     const server = this.#server();
     let upstream: Socket | undefined;
@@ -167,7 +175,7 @@ export class Resolver {
         if (unread.length < 2 + length) return;
         const framed = unread.subarray(0, 2 + length);
         unread = unread.subarray(2 + length);
-        const verdict = this.#judge(framed.subarray(2), guest);
+        const verdict = this.#judge(framed.subarray(2), guest, refuses);
         if (verdict === undefined) return end();
         if (verdict === 'pass') pass(framed);
         else socket.write(Buffer.concat([lengthOf(verdict), verdict]));

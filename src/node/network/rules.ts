@@ -10,6 +10,8 @@ export interface FenceOptions {
   range: string;
   /** Port of the service's resolver, on every address. */
   resolverPort: number;
+  /** Port on which it refuses every question. */
+  refusalPort: number;
   /** Port of the egress proxy, on every address. */
   egressPort: number;
   limits: TrafficLimits;
@@ -107,7 +109,8 @@ export class Fence {
 
 /** The table as nft reads it. Deleting and defining it in one file replaces it without a moment in between. */
 export function renderFence(options: FenceOptions, slots: readonly FencedSlot[]): string {
-  const { table, interfacePrefix, range, resolverPort, egressPort, limits } = options;
+  const { table, interfacePrefix, range, resolverPort, refusalPort, egressPort, limits } = options;
+  const resolverPorts = `{ ${resolverPort}, ${refusalPort} }`;
   const sandbox = `"${interfacePrefix}*"`;
   const elements = slots.length > 0 ? `elements = { ${slots.map(element).join(', ')} }` : '';
   return `table inet ${table}
@@ -170,12 +173,12 @@ ${bandwidth(sandbox, limits.bytesPerSecond)}  chain diverting {
   chain machine {
     type filter hook input priority filter - 10; policy accept;
     iifname ${sandbox} goto from_sandbox
-    iifname != "lo" udp dport ${resolverPort} drop
-    iifname != "lo" tcp dport { ${resolverPort}, ${egressPort} } drop
+    iifname != "lo" meta l4proto { tcp, udp } th dport ${resolverPorts} drop
+    iifname != "lo" tcp dport ${egressPort} drop
   }
   chain from_sandbox {
     ct state established,related accept
-    meta l4proto { tcp, udp } th dport ${resolverPort} ct status dnat accept
+    meta l4proto { tcp, udp } th dport ${resolverPorts} ct status dnat accept
     tcp dport ${egressPort} ct status dnat accept
     goto refused
   }

@@ -15,7 +15,7 @@ import { Interceptor } from './egress/interceptor.ts';
 import { Lookup } from './egress/lookup.ts';
 import { Occupants } from './occupants.ts';
 import { CompiledPolicy, type NetworkPolicy, OPEN_POLICY } from './policy.ts';
-import { Resolver } from './resolver.ts';
+import { Resolver, type ResolverPorts } from './resolver.ts';
 import { Fence, type FencedSlot, type TrafficLimits } from './rules.ts';
 
 /** A place on the network: a namespace with one interface, its address, the machine's end of it. */
@@ -50,6 +50,8 @@ export interface AdoptedSlot {
   policy: NetworkPolicy;
 }
 
+/** Between a change of policy and the moment when the kernel forgets the connections that it forbids. */
+const CUT_AFTER_MS = 1_000;
 const NETNS_DIR = '/run/netns';
 const OPEN = new CompiledPolicy(OPEN_POLICY);
 
@@ -94,15 +96,15 @@ export class NetworkSlots {
     const remembered = await this.#remembered();
     this.#range = new AddressRange(this.#options.range ?? remembered.range ?? (await this.#chooseRange()));
     this.#egress = this.#makeEgress();
-    const resolverPort = await this.#resolver.start(remembered.resolverPort ?? 0);
+    const resolverPorts = await this.#resolver.start(remembered);
     const egressPort = await this.#egress.start(remembered.egressPort ?? 0);
-    await writeFile(this.#options.stateFile, JSON.stringify({ range: this.#range.cidr, resolverPort, egressPort }));
+    await writeFile(this.#options.stateFile, JSON.stringify({ range: this.#range.cidr, ...resolverPorts, egressPort }));
     await writeFile('/proc/sys/net/ipv4/ip_forward', '1');
     this.#fence = new Fence({
       table: this.#table,
       interfacePrefix: this.#prefix,
       range: this.#range.cidr,
-      resolverPort,
+      ...resolverPorts,
       egressPort,
       limits: this.#options.limits,
     });
@@ -152,7 +154,19 @@ export class NetworkSlots {
     await this.#fence?.setPolicy(this.#fenced(index));
     if (before?.sandboxId !== sandboxId) return;
     this.#egress?.reconsider(guest);
-    await cutForbidden(guest, compiled);
+    await cutForbidden(guest, compiled, 'datagrams');
+    this.#cutLater(guest, sandboxId);
+  }
+
+  #cutLater(guest: string, sandboxId: string): void {
+    const cut = async () => {
+      const occupant = this.#occupants.of(guest);
+      if (occupant?.sandboxId === sandboxId) await cutForbidden(guest, occupant.policy, 'connections');
+    };
+    const late = () => {
+      cut().catch((error) => this.#log.warn('connections cannot be cut', { sandbox: sandboxId, error: String(error) }));
+    };
+    setTimeout(late, CUT_AFTER_MS).unref();
   }
 
   /** The values that a sandbox's header rules name, wherever it is or will be; none: it is gone. */
@@ -273,7 +287,7 @@ export class NetworkSlots {
     }
   }
 
-  async #remembered(): Promise<{ range?: string; resolverPort?: number; egressPort?: number }> {
+  async #remembered(): Promise<Partial<ResolverPorts> & { range?: string; egressPort?: number }> {
     try {
       return JSON.parse(await readFile(this.#options.stateFile, 'utf8'));
     } catch {
