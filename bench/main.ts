@@ -5,6 +5,7 @@ import { locateArtifacts } from '../src/setup/artifacts.ts';
 import { startTestService } from '../tests/support/service.ts';
 import { measureCreate, measureSustained } from './create.ts';
 import { measureInside } from './inside.ts';
+import { measureLifecycle } from './lifecycle.ts';
 import { measureMemory } from './memory.ts';
 import { measurePeers } from './peers.ts';
 import { environment, printTable, type Row, writeResults } from './report.ts';
@@ -17,8 +18,22 @@ const { values } = parseArgs({
   },
 });
 const size = values.quick
-  ? { creates: 10, execs: 20, memory: [1, 5], seconds: 5, peers: 3 }
-  : { creates: 100, execs: 100, memory: [1, 50, 200], seconds: 60, peers: 20 };
+  ? {
+      creates: 10,
+      execs: 20,
+      memory: [1, 5],
+      seconds: 5,
+      peers: 3,
+      lifecycle: { memoryMb: [50], rounds: 3, forks: [1, 10] },
+    }
+  : {
+      creates: 100,
+      execs: 100,
+      memory: [1, 50, 200],
+      seconds: 60,
+      peers: 20,
+      lifecycle: { memoryMb: [50, 500, 2000], rounds: 5, forks: [1, 10, 100] },
+    };
 const wanted = (name: string) => values.only === undefined || values.only.split(',').includes(name);
 
 const artifacts = locateArtifacts(loadConfig(process.env));
@@ -57,6 +72,8 @@ for (const runtime of runtimes) {
     await service.dispose();
   }
 }
+if (wanted('lifecycle'))
+  for (const runtime of runtimes) show(`Lifecycle on ${runtime}`, await measureLifecycle(runtime, size.lifecycle));
 if (wanted('peers')) show('Beside', await measurePeers(artifacts, size.peers));
 console.log(
   `\nwritten to ${writeResults('bench/results', { at: new Date().toISOString(), environment: about, rows })}`,

@@ -40,6 +40,9 @@ pub struct Agent {
     /// bytes of output held by all processes, and when to look for some to give up
     pub held_bytes: usize,
     pub shed_above: usize,
+    /// bytes of output given up since memory was last given back to the system
+    pub freed_bytes: usize,
+    pub is_trim_due: bool,
     pub watches_subscribers: bool,
     pub relief: Relief,
     pub scratch: Vec<u8>,
@@ -87,6 +90,8 @@ impl Agent {
             starting: Starting::default(),
             held_bytes: 0,
             shed_above: 0,
+            freed_bytes: 0,
+            is_trim_due: false,
             watches_subscribers: false,
             relief: Relief::new(),
             scratch: vec![0; SCRATCH],
@@ -144,6 +149,7 @@ impl Agent {
                 Timer::Subscribers => self.check_subscribers(now),
                 Timer::Handles => self.check_handles(now),
                 Timer::Listener => self.listen(),
+                Timer::Trim => self.trim(),
                 Timer::Stop => self.exit(),
             }
         }

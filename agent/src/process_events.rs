@@ -17,8 +17,13 @@ const TERMINAL_GRACE: Duration = Duration::from_millis(500);
 const KILLED_TERMINAL_GRACE: Duration = Duration::from_millis(50);
 const SUBSCRIBERS_INTERVAL: Duration = Duration::from_secs(1);
 /// Output of all processes together. Past it, what no subscriber needs is given up.
-const MAX_HELD: usize = 32 << 20;
-const HELD_AFTER_SHEDDING: usize = 16 << 20;
+const MAX_HELD: usize = 16 << 20;
+const HELD_AFTER_SHEDDING: usize = 8 << 20;
+/// What subscribers need stays; it is looked at again when this much more is held.
+const SHEDDING_STEP: usize = 4 << 20;
+/// Memory freed in small pieces is given back to the system when it has become this much.
+const TRIM_AFTER: usize = 1 << 20;
+const TRIM_PAUSE: Duration = Duration::from_secs(1);
 /// Reads from one process before others get their turn.
 const MAX_READS: usize = 4;
 const MAX_REAPED: usize = 1024;
@@ -238,6 +243,7 @@ impl Agent {
     fn remove_process(&mut self, key: u64) {
         if let Some(process) = self.processes.remove(key) {
             self.held_bytes -= process.output.ring.len();
+            self.note_freed(process.output.ring.len());
             for id in process.readers {
                 self.respond_error(id, &crate::serve_process::gone());
             }
@@ -256,18 +262,45 @@ impl Agent {
         for key in self.processes.release_silent_subscribers(now) {
             self.resume_sources(key);
         }
+        self.shed_more_history();
         self.watches_subscribers = false;
         if self.processes.iter().any(|(_, process)| process.output.has_subscribers()) {
             self.watch_subscribers();
         }
     }
 
-    fn shed_history(&mut self) {
+    pub fn shed_history(&mut self) {
         if self.held_bytes > MAX_HELD.max(self.shed_above) {
             self.processes.forget_history(HELD_AFTER_SHEDDING);
-            self.held_bytes = self.processes.held_bytes();
-            // What subscribers need stays; not to look again at every read.
-            self.shed_above = self.held_bytes + (8 << 20);
+            let held = self.processes.held_bytes();
+            self.note_freed(self.held_bytes - held);
+            self.held_bytes = held;
+            self.shed_above = held + SHEDDING_STEP;
         }
+    }
+
+    /// Subscribers have gone: what was kept for them may be given up.
+    pub fn shed_more_history(&mut self) {
+        self.shed_above = 0;
+        self.shed_history();
+    }
+
+    fn note_freed(&mut self, bytes: usize) {
+        self.freed_bytes += bytes;
+        if self.freed_bytes > TRIM_AFTER && !self.is_trim_due {
+            self.is_trim_due = true;
+            self.timers.set(Instant::now() + TRIM_PAUSE, Timer::Trim);
+        }
+    }
+
+    /// The allocator keeps freed blocks that have others in use behind them.
+    pub fn trim(&mut self) {
+        self.is_trim_due = false;
+        self.freed_bytes = 0;
+        #[cfg(target_env = "gnu")]
+        // SAFETY: takes no pointer, and may be called by any thread at any time.
+        unsafe {
+            libc::malloc_trim(0)
+        };
     }
 }

@@ -92,6 +92,7 @@ impl Agent {
             process.output.unsubscribe(request.number(field::SUBSCRIBER));
         }
         self.resume_sources(key);
+        self.shed_more_history();
         Ok(frame::empty_ok())
     }
 

@@ -17,6 +17,8 @@ pub enum Timer {
     Subscribers,
     /// look for handles that are not used any more
     Handles,
+    /// give freed memory back to the system
+    Trim,
     /// accept again after running out of descriptors
     Listener,
     /// the time to stop is over

@@ -28,6 +28,7 @@ import { serveSecrets } from './secrets.ts';
 import { serveSnapshots } from './snapshots.ts';
 import { serveTeams } from './teams.ts';
 import { serveTemplateBuilds } from './template-builds.ts';
+import { serveTemplateDockerfiles } from './template-dockerfile.ts';
 import { serveTemplateFiles } from './template-files.ts';
 import { serveTemplateRemoval } from './template-removal.ts';
 import { serveTemplateTags } from './template-tags.ts';
@@ -96,6 +97,7 @@ export function buildApi(parts: ApiDependencies): FastifyInstance {
     serveEvents(routes, { history: parts.history, auth });
     serveTemplates(routes, { templates, auth });
     serveTemplateBuilds(routes, { ...parts, auth });
+    serveTemplateDockerfiles(routes, { ...parts, auth });
     serveTemplateFiles(routes, { ...parts, auth });
     serveTemplateTags(routes, { ...parts, auth });
     serveTemplateRemoval(routes, { removal: parts.removal, auth });

@@ -71,6 +71,8 @@ export function serveTemplateFiles(app: Api, { builds, uploads, auth }: Dependen
 
 /** Where the client reached this service, so that it reaches it there again. */
 function originOf(request: FastifyRequest): string {
-  const forwarded = String(request.headers['x-forwarded-proto'] ?? '').split(',')[0]?.trim();
+  const forwarded = String(request.headers['x-forwarded-proto'] ?? '')
+    .split(',')[0]
+    ?.trim();
   return `${forwarded === 'https' ? 'https' : request.protocol}://${request.host}`;
 }

@@ -112,7 +112,10 @@ export const NewTemplate = Type.Object(
     cpuCount: Type.Optional(Type.Integer({ minimum: 1 })),
     memoryMB: Type.Optional(Type.Integer({ minimum: 128 })),
     filesHash: Type.Optional(
-      Type.String({ pattern: '^[0-9a-f]{64}$', description: 'Uploaded archive that COPY takes from (not in the protocol)' }),
+      Type.String({
+        pattern: '^[0-9a-f]{64}$',
+        description: 'Uploaded archive that COPY takes from (not in the protocol)',
+      }),
     ),
   },
   { title: 'TemplateBuildRequest' },
@@ -214,7 +217,10 @@ export const UploadLink = Type.Object(
   { title: 'TemplateBuildFileUpload' },
 );
 
-export const TemplateChange = Type.Object({ public: Type.Optional(Type.Boolean()) }, { title: 'TemplateUpdateRequest' });
+export const TemplateChange = Type.Object(
+  { public: Type.Optional(Type.Boolean()) },
+  { title: 'TemplateUpdateRequest' },
+);
 export const ChangedTemplate = Type.Object({ names: Type.Array(Type.String()) }, { title: 'TemplateUpdateResponse' });
 
 export const TagAssignment = Type.Object(

@@ -225,11 +225,7 @@ export class BuildStore {
 
   /** Takes tags away; those that do not exist are passed over. */
   async removeTags(templateId: string, tags: string[]): Promise<void> {
-    await this.#db
-      .deleteFrom('templateTags')
-      .where('templateId', '=', templateId)
-      .where('tag', 'in', tags)
-      .execute();
+    await this.#db.deleteFrom('templateTags').where('templateId', '=', templateId).where('tag', 'in', tags).execute();
   }
 }
 

@@ -36,6 +36,7 @@ function sandbox(id: string, change: Partial<SandboxRow> = {}): SandboxRow {
     network: null,
     volumeMounts: [],
     memoryKept: true,
+    endReason: null,
     snapshotId: null,
     ...change,
   };

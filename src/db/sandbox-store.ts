@@ -65,10 +65,10 @@ export class SandboxStore {
   }
 
   /** Moves a running sandbox whose deadline is `now` or earlier to `to`. False when it was extended or is not running. */
-  async compareAndSetExpired(id: string, now: number, to: SandboxState): Promise<boolean> {
+  async compareAndSetExpired(id: string, now: number, to: SandboxState, patch: SandboxPatch = {}): Promise<boolean> {
     const result = await this.#db
       .updateTable('sandboxes')
-      .set({ state: to })
+      .set({ ...sandboxColumns.encode(patch), state: to })
       .where('id', '=', id)
       .where('state', '=', 'running')
       .where('endAt', '<=', now)
@@ -131,19 +131,45 @@ export class SandboxStore {
   /** One page, ordered by start (newest first unless `order` is asc), then by id. */
   async list(teamId: string, query: ListQuery): Promise<ListPage> {
     if (query.states.length === 0) return { rows: [], next: null, totalRunning: 0 };
+    // One more than asked for tells whether another page follows.
+    const limit = query.limit + 1;
+    const found =
+      query.states.length > 1
+        ? await this.#page(
+            teamId,
+            query,
+            query.states.flatMap((state) => statesOf[state]),
+            limit,
+          )
+        : await this.#pageOfState(teamId, query, limit);
+    const rows = found.slice(0, query.limit);
+    const last = rows.at(-1);
+    return {
+      rows,
+      next: found.length > query.limit && last !== undefined ? { startedAt: last.startedAt, id: last.id } : null,
+      totalRunning: query.states.includes('running') ? await this.#countMatchingRunning(teamId, query) : 0,
+    };
+  }
+
+  /**
+   * A page of one public state. Each of the states behind it is read by itself, in order and no further than the page goes: read together
+   * they would be sorted, or all others of the team be passed over.
+   */
+  async #pageOfState(teamId: string, query: ListQuery, limit: number): Promise<SandboxRow[]> {
+    const pages: SandboxRow[] = [];
+    for (const state of query.states.flatMap((shown) => statesOf[shown]))
+      pages.push(...(await this.#page(teamId, query, [state], limit)));
+    const direction = query.order === 'asc' ? 1 : -1;
+    pages.sort((a, b) => direction * (a.startedAt - b.startedAt) || (a.id < b.id ? -1 : 1));
+    return pages.slice(0, limit);
+  }
+
+  async #page(teamId: string, query: ListQuery, states: readonly SandboxState[], limit: number): Promise<SandboxRow[]> {
     const ascending = query.order === 'asc';
     const { cursor } = query;
-    let page = this.#matching(teamId, query)
-      .selectAll('sandboxes')
-      .where(
-        'state',
-        'in',
-        query.states.flatMap((state) => statesOf[state]),
-      )
-      .orderBy('startedAt', ascending ? 'asc' : 'desc')
-      .orderBy('id', 'asc')
-      // One more than asked for tells whether another page follows.
-      .limit(query.limit + 1);
+    const [only] = states;
+    let page = this.#matching(teamId, query).selectAll('sandboxes');
+    page = states.length === 1 && only ? page.where('state', '=', only) : page.where('state', 'in', states);
     if (cursor !== null) {
       page = page.where(({ eb, and, or }) =>
         or([
@@ -152,14 +178,12 @@ export class SandboxStore {
         ]),
       );
     }
-    const found = await page.execute();
-    const rows = found.slice(0, query.limit).map((stored) => sandboxColumns.decode(stored));
-    const last = rows.at(-1);
-    return {
-      rows,
-      next: found.length > query.limit && last !== undefined ? { startedAt: last.startedAt, id: last.id } : null,
-      totalRunning: query.states.includes('running') ? await this.#countMatchingRunning(teamId, query) : 0,
-    };
+    const found = await page
+      .orderBy('startedAt', ascending ? 'asc' : 'desc')
+      .orderBy('id', 'asc')
+      .limit(limit)
+      .execute();
+    return found.map((stored) => sandboxColumns.decode(stored));
   }
 
   async allInStates(states: readonly SandboxState[]): Promise<SandboxRow[]> {

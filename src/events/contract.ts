@@ -18,6 +18,8 @@ export interface LifecycleObserver {
   snapshotted(row: SandboxRow, snapshotId: string): void;
   /** Resolves when it is written: what killed a sandbox must be known also after a crash that follows. */
   killed(row: SandboxRow, reason: EndReason, detail: string): Promise<void>;
+  /** Whether it was told already that the sandbox was killed. */
+  wasKilled(row: SandboxRow): Promise<boolean>;
   /** A line for the sandbox's log. Lines beyond some dozens a minute are left out, and it says so. */
   note(sandboxId: string, level: LogLevel, message: string, fields?: Record<string, string>): void;
 }

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import { messageOf } from '../core/errors.ts';
-import { newUuid } from '../core/ids.ts';
 import type { Log, LogLevel } from '../core/log.ts';
 import type { HistoryStore } from '../db/history-store.ts';
 import type { SandboxEventQuery, SandboxEventStore } from '../db/sandbox-event-store.ts';
@@ -8,6 +7,7 @@ import type { SandboxLogQuery, SandboxLogStore } from '../db/sandbox-log-store.t
 import type { SandboxEventRow, SandboxLogRow } from '../db/schema.ts';
 import type { SandboxRow } from '../sandboxes/contract.ts';
 import type { EndReason, EventType, LifecycleObserver } from './contract.ts';
+import { newEventId } from './event-id.ts';
 import { NoteLimiter } from './note-limiter.ts';
 
 export interface HistoryParts {
@@ -44,6 +44,7 @@ const REMEMBERED = 20_000;
 interface Remembered {
   /** Time of the last line. */
   lastAt: number;
+  /** Written since its log was looked at for its length. */
   lines: number;
   updatedAt: number;
 }
@@ -55,7 +56,6 @@ export class History implements LifecycleObserver {
   readonly #remembered = new Map<string, Remembered>();
   #events: SandboxEventRow[] = [];
   #lines: SandboxLogRow[] = [];
-  #trim = new Set<string>();
   #writing: Promise<void> | undefined;
   #hurry: () => void = () => undefined;
   #pruning: NodeJS.Timeout | undefined;
@@ -144,6 +144,12 @@ export class History implements LifecycleObserver {
     await this.written();
   }
 
+  async wasKilled(row: SandboxRow): Promise<boolean> {
+    const types = ['sandbox.lifecycle.killed'];
+    const query = { teamId: row.teamId, sandboxId: row.id, types, offset: 0, limit: 1, ascending: false };
+    return (await this.listEvents(query)).length > 0;
+  }
+
   note(sandboxId: string, level: LogLevel, message: string, fields: Record<string, string> = {}): void {
     const { allowed, leftOut } = this.#limiter.ask(sandboxId, Date.now());
     if (!allowed) return;
@@ -158,9 +164,10 @@ export class History implements LifecycleObserver {
   }
 
   #event(row: SandboxRow, type: EventType, data: Record<string, unknown>): void {
+    const now = Date.now();
     const metadata = JSON.stringify(row.metadata).length <= LARGEST_METADATA ? row.metadata : {};
     this.#events.push({
-      id: newUuid(),
+      id: newEventId(now),
       teamId: row.teamId,
       sandboxId: row.id,
       templateId: row.templateId,
@@ -168,7 +175,7 @@ export class History implements LifecycleObserver {
       executionId: executionId(row),
       type: `sandbox.lifecycle.${type}`,
       data: { sandbox_metadata: metadata, ...data },
-      createdAt: Date.now(),
+      createdAt: now,
     });
     this.#write();
   }
@@ -182,8 +189,6 @@ export class History implements LifecycleObserver {
     const known = this.#memory(id);
     // A reader asks for what is later than the last line it saw, so no two lines may have the same time.
     known.lastAt = Math.max(Date.now(), known.lastAt + 1);
-    known.lines++;
-    if (known.lines % TRIM_EVERY === 0) this.#trim.add(id);
     this.#lines.push({
       sandboxId: id,
       createdAt: known.lastAt,
@@ -224,11 +229,19 @@ export class History implements LifecycleObserver {
       try {
         await this.#parts.store.insert(events, lines);
         for (const event of events) this.#parts.onEvent?.(event);
-        for (const sandboxId of this.#trim) await this.#parts.logs.trim(sandboxId, LINES_PER_SANDBOX);
-        this.#trim.clear();
+        await this.#trim(lines);
       } catch (error) {
         this.#parts.log.error('history cannot be written', { error: messageOf(error) });
       }
+    }
+  }
+
+  async #trim(written: readonly SandboxLogRow[]): Promise<void> {
+    for (const { sandboxId } of written) {
+      const known = this.#remembered.get(sandboxId);
+      if (known === undefined || ++known.lines < TRIM_EVERY) continue;
+      known.lines = 0;
+      await this.#parts.logs.trim(sandboxId, LINES_PER_SANDBOX);
     }
   }
 

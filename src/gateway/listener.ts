@@ -21,6 +21,7 @@ const PREFACE = 'PRI ';
 const FIRST_BYTES_TIMEOUT_MS = 60_000;
 /** An idle connection is kept at least as long as any client keeps one for reuse, so that it is the client who closes. */
 const KEEP_ALIVE_MS = 620_000;
+const PROBE_AFTER_MS = 60_000;
 const MAX_HEADER_BYTES = 64 * 1024;
 const STREAM_WINDOW_BYTES = 1024 * 1024;
 const SESSION_WINDOW_BYTES = 16 * 1024 * 1024;
@@ -44,6 +45,8 @@ export class Listener {
       : createTcpServer({ noDelay: true }, (socket) => this.#tellApart(socket));
     this.#server.on('connection', (socket: Socket) => {
       this.#sockets.add(socket);
+      // A client that vanished is noticed, also on an upgraded connection where nothing else has a time limit.
+      socket.setKeepAlive(true, PROBE_AFTER_MS);
       socket.once('close', () => this.#sockets.delete(socket));
       // Whoever serves the connection sees its end; an error before that is nobody's.
       socket.on('error', () => socket.destroy());

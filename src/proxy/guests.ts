@@ -52,9 +52,8 @@ export class Guests {
     const key = keyOf(target);
     const kept = await sessions.get(key)?.catch(() => undefined);
     if (kept && !kept.closed && !kept.destroyed) return kept;
-    const opening = dialPort(this.#dataPlane, target, this.#dataPlane.lifetime(target.sandboxId)).then(
-      openGuestSession,
-    );
+    const lifetime = this.#dataPlane.lifetime(target.sandboxId);
+    const opening = dialPort(this.#dataPlane, target, lifetime, 'h2').then(openGuestSession);
     sessions.set(key, opening);
     const forget = () => {
       if (sessions.get(key) === opening) sessions.delete(key);

@@ -1,4 +1,5 @@
 import type { SandbarError } from '../core/errors.ts';
+import type { EndReason } from '../events/contract.ts';
 import type { EgressConfig, NetworkConfig } from './network-config.ts';
 
 /** What the outside sees of a sandbox's life. */
@@ -54,6 +55,8 @@ export interface SandboxRow {
   volumeMounts: VolumeMount[];
   /** Whether the last pause kept its memory; only such a sandbox is woken by traffic. */
   memoryKept: boolean;
+  /** Why it is being killed; null while it is not. */
+  endReason: EndReason | null;
   /** Snapshot that the sandbox was made from; null when it was made from a template alone. */
   snapshotId: string | null;
 }

@@ -41,6 +41,7 @@ export function newRow(
     network: spec.network,
     volumeMounts: spec.volumeMounts,
     memoryKept: true,
+    endReason: null,
     snapshotId: build.snapshotId,
   };
 }
@@ -57,6 +58,7 @@ export function forkedRow(id: string, original: SandboxRow, snapshotId: string, 
     createdAt: now,
     timeoutSeconds,
     memoryKept: true,
+    endReason: null,
     snapshotId,
     ...newTokens(original.secure, original.trafficAccessToken !== null),
   };

@@ -45,6 +45,8 @@ export async function reconcile({ store, node, observer, log }: ReconcileParts):
         log.warn('sandbox was lost with its machine', { sandbox: row.id, state: row.state, reason: 'host' });
         await observer.killed(row, 'host', '');
       }
+      // The service may have been killed before it could say why the sandbox was.
+      if (row.endReason !== null && !(await observer.wasKilled(row))) await observer.killed(row, row.endReason, '');
       await node.destroySandbox({ sandboxId: row.id });
       await store.delete(row.id);
       return;

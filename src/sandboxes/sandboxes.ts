@@ -118,7 +118,8 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     await this.get(teamId, sandboxId);
     await this.#queue.run(sandboxId, async () => {
       const row = await this.get(teamId, sandboxId);
-      if (!(await this.#store.compareAndSetState(sandboxId, [row.state], 'killing'))) throw missing(sandboxId);
+      const killing = { endReason: 'user' } as const;
+      if (!(await this.#store.compareAndSetState(sandboxId, [row.state], 'killing', killing))) throw missing(sandboxId);
       await this.#finishKill(row, 'user');
     });
   }
@@ -184,8 +185,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     await this.get(teamId, sandboxId);
     await this.#queue.run(sandboxId, async () => {
       const row = await this.get(teamId, sandboxId);
-      if (row.state !== 'running')
-        throw new SandbarError('conflict', `Sandbox '${sandboxId}' is ${row.state}: its network can be changed only while it runs`);
+      if (row.state !== 'running') throw missing(sandboxId);
       const changed = {
         network: withEgress(row.network, change.egress),
         allowInternetAccess: change.allowInternetAccess,
@@ -466,7 +466,8 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     const next = overdue.autoPause ? 'pausing' : 'killing';
     return this.#queue.run(overdue.id, async () => {
       const row = await this.#store.get(overdue.id);
-      if (row === undefined || !(await this.#store.compareAndSetExpired(row.id, Date.now(), next))) return;
+      const patch = next === 'killing' ? ({ endReason: 'timeout' } as const) : {};
+      if (row === undefined || !(await this.#store.compareAndSetExpired(row.id, Date.now(), next, patch))) return;
       if (next === 'pausing') await this.#pause(row, { memory: row.autoPauseMemory }, 'timeout');
       else await this.#finishKill(row, 'timeout');
     });

@@ -200,9 +200,15 @@ export class TemplateBuilds {
   async #fail(build: TemplateBuildRow, log: BuildLog, error: unknown, service: Log): Promise<void> {
     const { builds, templates } = this.#parts;
     const foreseen = error instanceof BuildFailure;
-    const failure = foreseen ? error : new BuildFailure('the build failed because of an error of the service; its log has the details');
+    const failure = foreseen
+      ? error
+      : new BuildFailure('the build failed because of an error of the service; its log has the details');
     if (foreseen) service.info('build failed', { reason: failure.message, step: failure.step });
-    else service.error('a build failed', { error: messageOf(error), stack: error instanceof Error ? error.stack : undefined });
+    else
+      service.error('a build failed', {
+        error: messageOf(error),
+        stack: error instanceof Error ? error.stack : undefined,
+      });
     log.add('error', `Build failed: ${failure.message}`, failure.step ?? null);
     await log.close().catch((worse: unknown) => service.warn('a log is not whole', { error: messageOf(worse) }));
     const snapshotId = (await templates.getBuild(build.id))?.snapshotId ?? null;

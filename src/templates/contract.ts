@@ -9,9 +9,7 @@ export type BuildBase =
   | { kind: 'image'; image: string; credentials?: RegistryCredentials }
   | { kind: 'template'; reference: string }
   /** An earlier stage of the same Dockerfile. */
-  | { kind: 'stage'; stage: number }
-  /** Nothing at all: `FROM scratch`. */
-  | { kind: 'scratch' };
+  | { kind: 'stage'; stage: number };
 
 /** Where a COPY takes its files from. */
 export type CopyOrigin =
@@ -20,12 +18,12 @@ export type CopyOrigin =
   | { kind: 'stage'; stage: number }
   | { kind: 'image'; image: string }
   /** Files that stand in the Dockerfile itself. */
-  | { kind: 'inline'; files: { name: string; content: string }[] };
+  | { kind: 'inline'; files: { name: string; content: string; expand: boolean }[] };
 
 /** What a step does. Values may hold `$NAME`, which stands for the variable of that name when the step's turn comes. */
 export type BuildAction =
   /** A shell command, or the words of a program. */
-  | { kind: 'run'; command: string; words?: string[]; user?: string; expand?: boolean }
+  | { kind: 'run'; command: string; words?: string[]; user?: string }
   | { kind: 'copy'; sources: string[]; destination: string; owner: string; mode: string; origin: CopyOrigin }
   | { kind: 'workdir'; path: string }
   | { kind: 'user'; name: string; sudo: boolean }

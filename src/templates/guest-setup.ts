@@ -28,7 +28,9 @@ const PROFILE = '[ -n "$BASH_VERSION" ] && [ -r "$HOME/.bashrc" ] && . "$HOME/.b
 
 /** Hash of what a set-up of these layers would leave. */
 export function setUpKey(layers: readonly string[]): string {
-  return createHash('sha256').update(JSON.stringify({ setUp: PROCEDURE, layers })).digest('hex');
+  return createHash('sha256')
+    .update(JSON.stringify({ setUp: PROCEDURE, layers }))
+    .digest('hex');
 }
 
 /**
@@ -52,7 +54,7 @@ export async function setUpGuest(
     await edits.copy(root, inlineArchive(rootFiles(there)), copyOf('root'), signal);
     const ofUser = userFiles(there);
     if (ofUser.length > 0) await edits.copy(root, inlineArchive(ofUser), copyOf('user'), signal);
-    await edits.openUp(root, ['/usr/local', '/code'], signal);
+    await edits.openUp(root, ['/usr/local', '/code', '/tmp'], signal);
     missing = PROGRAMS.filter(({ path }) => !path.some((each) => there.has(each))).map((each) => each.package);
     if (missing.includes('bash') && !there.has('/bin/sh'))
       throw new BuildFailure('the image has no shell: sandboxes need one', 'base');
@@ -131,6 +133,8 @@ function rootFiles(there: ReadonlySet<string>): InlineFile[] {
   return [
     ...['dev', 'proc', 'sys', 'run', 'etc', 'code', '.sandbar', 'usr/local'].map((name) => directory(name)),
     directory('tmp', 0o1777),
+    // What the agent is mounted over: the runtime cannot make it in a tree that is only to be read.
+    { name: '.sandbar/agent', content: '', mode: 0o755 },
     // Keeps the runtime from putting a memory file system over an empty /tmp.
     { name: 'tmp/.sandbar', content: '' },
     { name: 'etc/hostname', content: 'e2b.local\n' },

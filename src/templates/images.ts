@@ -37,7 +37,9 @@ export class TemplateImages {
     options: ImageOptions,
   ): Promise<PulledImage> {
     // Who shows other credentials asks for himself.
-    const asker = createHash('sha256').update(JSON.stringify(credentials ?? null)).digest('hex');
+    const asker = createHash('sha256')
+      .update(JSON.stringify(credentials ?? null))
+      .digest('hex');
     const begin = async (say: (saying: Saying) => void, signal: AbortSignal) => {
       const pulled = await this.#pull(image, credentials, say, signal);
       const added = await this.#setUp(pulled.layers, options.force, say, signal);

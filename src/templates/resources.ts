@@ -7,7 +7,11 @@ const LEAST_MEMORY_MB = 128;
 const MOST_DISK_MB = 16 * 1024 * 1024;
 
 /** Refuses resources that no sandbox can have. */
-export function checkResources({ cpuCount, memoryMb, diskSizeMb }: {
+export function checkResources({
+  cpuCount,
+  memoryMb,
+  diskSizeMb,
+}: {
   cpuCount: number;
   memoryMb: number;
   diskSizeMb: number;

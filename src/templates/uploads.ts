@@ -115,7 +115,8 @@ export class Uploads {
     if (length === undefined) return;
     if (length > this.#limitBytes) throw tooLarge(this.#limitBytes);
     const { bavail, bsize } = await statfs(this.#directory);
-    if (bavail * bsize < length + SPARE_BYTES) throw new SandbarError('no_space', 'not enough disk space for the upload');
+    if (bavail * bsize < length + SPARE_BYTES)
+      throw new SandbarError('no_space', 'not enough disk space for the upload');
   }
 
   #sign(teamId: string, filesHash: string, expiresAt: number): string {

@@ -65,7 +65,8 @@ function actionOf(type: string, args: string[], filesHash: string | undefined): 
       return wrong ? refused(`'${wrong[0]}' cannot be the name of a variable`) : { kind: 'env', values };
     }
     case 'ARG':
-      if (first === undefined || !isVariable(first)) return refused(`'${first ?? ''}' cannot be the name of a variable`);
+      if (first === undefined || !isVariable(first))
+        return refused(`'${first ?? ''}' cannot be the name of a variable`);
       return { kind: 'arg', name: first, value: second ?? '' };
     default:
       return { kind: 'refused', reason: `unknown step type '${type}'` };
@@ -88,7 +89,8 @@ function copyOf(
 
 /** Why a source cannot be taken from an uploaded archive; undefined when it can. */
 export function problemOfSource(source: string): string | undefined {
-  if (path.posix.isAbsolute(source)) return `the source '${source}' is absolute; it is relative to the files of the build`;
+  if (path.posix.isAbsolute(source))
+    return `the source '${source}' is absolute; it is relative to the files of the build`;
   const normal = path.posix.normalize(source);
   if (normal === '..' || normal.startsWith('../')) return `the source '${source}' leads out of the files of the build`;
   return undefined;

@@ -1,9 +1,11 @@
 import { Secret } from 'e2b';
 import { expect, it } from 'vitest';
+import { runCommand } from '../../src/core/command.ts';
 import { TestInternet } from '../support/internet.ts';
 import { describeInWorlds, type Echo, refused } from './world.ts';
 
 const { allowed } = TestInternet;
+const SECRET = 'zq7-not-a-word-anywhere';
 const rule = (headers: Record<string, string>) => [{ transform: { headers } }];
 
 describeInWorlds('header rules', (world) => {
@@ -89,7 +91,7 @@ print(head.split()[1].decode(), s.recv(100).decode())"`,
   it('carry secrets that never enter the sandbox, in their present version', async () => {
     const { service } = world();
     const name = 'api-key';
-    await Secret.create(name, 'value-one', service.connection);
+    await Secret.create(name, `${SECRET}-one`, service.connection);
     const probed = await world().create({
       network: {
         rules: {
@@ -100,19 +102,24 @@ print(head.split()[1].decode(), s.recv(100).decode())"`,
     });
     const authorization = async () =>
       echoOf((await probed.run('curl -sS https://ruled.test/')).stdout).headers['authorization'];
-    expect(await authorization()).toBe('Bearer value-one');
+    expect(await authorization()).toBe(`Bearer ${SECRET}-one`);
     const missing = await probed.run("curl -sS -w ' %{http_code}' https://a.ruled.test/");
     expect(missing.stdout).toBe('sandbar: the secret nothing-here is not available\n 502');
-    await Secret.update(name, 'value-two', service.connection);
-    await expect.poll(authorization).toBe('Bearer value-two');
+    await Secret.update(name, `${SECRET}-two`, service.connection);
+    await expect.poll(authorization).toBe(`Bearer ${SECRET}-two`);
     await service.restart();
-    expect(await authorization()).toBe('Bearer value-two');
+    expect(await authorization()).toBe(`Bearer ${SECRET}-two`);
     await probed.sandbox.pause();
     await probed.sandbox.connect();
-    expect(await authorization()).toBe('Bearer value-two');
-    const leaked = await probed.run('grep -rls value- /etc /home /usr/local /proc/*/environ /tmp 2>/dev/null');
+    expect(await authorization()).toBe(`Bearer ${SECRET}-two`);
+    const leaked = await probed.run(`grep -rls ${SECRET} /etc /home /usr/local /proc/*/environ /tmp 2>/dev/null`);
     expect(leaked.stdout).toBe('');
-    expect(JSON.stringify((await probed.sandbox.getInfo()).network)).not.toContain('value-');
+    // Nor does it lie in clear on the machine.
+    const kept = await runCommand('grep', ['-rls', '--exclude-dir=layers', SECRET, service.stateDir], {
+      okStatuses: [0, 1],
+    });
+    expect(kept.stdout).toBe('');
+    expect(JSON.stringify((await probed.sandbox.getInfo()).network)).not.toContain(SECRET);
     await Secret.destroy(name, service.connection);
     await expect
       .poll(async () => (await probed.run('curl -sS https://ruled.test/')).stdout)

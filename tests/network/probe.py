@@ -5,10 +5,13 @@ import os
 import socket
 import ssl
 import struct
+import subprocess
 import sys
 import time
 
 TIMEOUT = 1.5
+# Of what mostly gets no answer at all.
+SHORT = 0.5
 
 
 def http(address, port=80, host=None, path="/"):
@@ -92,7 +95,7 @@ def connect6(address, port):
 
 def udp(address, port=7, family=socket.AF_INET):
     with socket.socket(family, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(TIMEOUT)
+        sock.settimeout(SHORT)
         sock.connect((address, port))
         sock.send(b"ping")
         sock.recv(100)
@@ -101,7 +104,7 @@ def udp(address, port=7, family=socket.AF_INET):
 
 def ping(address):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP) as sock:
-        sock.settimeout(TIMEOUT)
+        sock.settimeout(SHORT)
         sock.sendto(struct.pack(">BBHHH", 8, 0, checksum(b"\x08\0\0\0\0\0\0\1"), 0, 1), (address, 0))
         sock.recv(100)
         return "open"
@@ -133,10 +136,10 @@ def raw_syn(destination, port, source=None):
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as out, socket.socket(
         socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP
     ) as back:
-        back.settimeout(TIMEOUT / 3)
+        back.settimeout(SHORT)
         out.setsockopt(socket.IPPROTO_IP, socket.IP_HDRINCL, 1)
         out.sendto(packet(source, destination, 6, segment), (destination, 0))
-        giveup = time.time() + TIMEOUT / 3
+        giveup = time.time() + SHORT
         while time.time() < giveup:
             answer = back.recv(2000)
             if socket.inet_ntoa(answer[12:16]) == destination:
@@ -165,20 +168,25 @@ def frame(hex_bytes):
 
 def arp(target, sender=None, gratuitous=False):
     """Asks who has an address (or claims to); the answers, if any."""
-    mine = bytes.fromhex(open("/sys/class/net/eth0/address").read().strip().replace(":", ""))
+    mine = bytes.fromhex(own_mac())
     sender = sender or own_address()
     ask = b"\xff" * 6 + mine + b"\x08\x06" + struct.pack(">HHBBH", 1, 0x0800, 6, 4, 2 if gratuitous else 1)
     ask += mine + socket.inet_aton(sender) + b"\0" * 6 + socket.inet_aton(target)
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0806)) as sock:
         sock.bind(("eth0", 0x0806))
-        sock.settimeout(TIMEOUT / 3)
+        sock.settimeout(SHORT)
         sock.send(ask)
-        giveup = time.time() + TIMEOUT / 3
+        giveup = time.time() + SHORT
         while time.time() < giveup:
             answer = sock.recv(2000)
             if answer[20:22] == b"\0\2" and socket.inet_ntoa(answer[28:32]) == target:
                 return "answered"
         raise TimeoutError("no answer")
+
+
+def own_mac():
+    shown = subprocess.run(["ip", "-o", "link", "show", "eth0"], capture_output=True, text=True).stdout
+    return shown.split("link/ether ")[1].split()[0].replace(":", "")
 
 
 def own_address():

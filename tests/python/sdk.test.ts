@@ -23,7 +23,9 @@ class Script {
   constructor(name: string) {
     this.name = name;
     this.#file = path.join(import.meta.dirname, name);
-    this.cases = [...readFileSync(this.#file, 'utf8').matchAll(/^@case\("(.*)"\)$/gm)].map((match) => match[1] as string);
+    this.cases = [...readFileSync(this.#file, 'utf8').matchAll(/^@case\("(.*)"\)$/gm)].map(
+      (match) => match[1] as string,
+    );
     this.#results = new Map(this.cases.map((one) => [one, Promise.withResolvers<Result>()]));
     for (const { promise } of this.#results.values()) promise.catch(() => undefined);
   }

@@ -36,6 +36,10 @@ import { ensureFirstTeam } from '../../src/teams/first-start.ts';
 import { Teams } from '../../src/teams/teams.ts';
 import { TemplateBuilds } from '../../src/templates/builds.ts';
 import { TemplateRemoval } from '../../src/templates/removal.ts';
+import { rowOf } from './rows.ts';
+
+export { rowOf } from './rows.ts';
+
 import { Uploads } from '../../src/templates/uploads.ts';
 
 // The control plane on a real store with sandboxes that only pretend: for the shapes of the wire. A test file that imports this
@@ -111,41 +115,6 @@ export class FakeSandboxes implements Sandboxes {
     if (this.error !== undefined) throw this.error;
     return this.row;
   }
-}
-
-export function rowOf(change: Partial<SandboxRow>): SandboxRow {
-  return {
-    id: 'i0000000000000000000a',
-    teamId: 'team',
-    templateId: 'template',
-    buildId: 'build',
-    alias: 'base',
-    state: 'running',
-    startedAt: Date.UTC(2026, 0, 1),
-    endAt: Date.UTC(2026, 0, 1, 0, 5),
-    createdAt: Date.UTC(2026, 0, 1),
-    cpuCount: 2,
-    memoryMb: 1024,
-    diskSizeMb: 10240,
-    envdVersion: '0.6.13',
-    runtime: 'gvisor',
-    secure: true,
-    envdAccessToken: 'envd-token',
-    earlierTokens: [],
-    trafficAccessToken: null,
-    metadata: {},
-    envVars: {},
-    timeoutSeconds: 300,
-    autoPause: false,
-    autoPauseMemory: true,
-    autoResume: false,
-    allowInternetAccess: null,
-    network: null,
-    volumeMounts: [],
-    memoryKept: true,
-    snapshotId: null,
-    ...change,
-  };
 }
 
 export let database: Database;

@@ -36,6 +36,7 @@ export function sandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
     network: null,
     volumeMounts: [],
     memoryKept: true,
+    endReason: null,
     snapshotId: null,
     ...change,
   };

@@ -15,6 +15,7 @@ let zone: Record<string, string[] | string[][]> = {};
 const asked = new Map<string, number>();
 let queries: string[] = [];
 let proxied: string[] = [];
+let datagrams: string[] = [];
 
 /** Says what arrived: at which address, for which host, with which headers. */
 const echo: RequestListener = (req, res) => {
@@ -80,13 +81,14 @@ const control: RequestListener = (req, res) => {
     body += chunk;
   });
   req.on('end', () => {
-    const answer = { '/queries': queries, '/proxied': proxied }[req.url ?? ''] ?? [];
+    const answer = { '/queries': queries, '/proxied': proxied, '/datagrams': datagrams }[req.url ?? ''] ?? [];
     if (req.url === '/zone') {
       zone = JSON.parse(body);
       asked.clear();
     }
     if (req.url === '/queries') queries = [];
     if (req.url === '/proxied') proxied = [];
+    if (req.url === '/datagrams') datagrams = [];
     res.end(JSON.stringify(answer));
   });
 };
@@ -181,6 +183,11 @@ async function serveSocks(socket: Socket): Promise<void> {
   upstream.on('error', () => socket.destroy());
 }
 
+function noted(message: Buffer, from: string): Buffer {
+  datagrams.push(`${from} ${message.toString('latin1')}`);
+  return message;
+}
+
 const tls = {
   cert: readFileSync(path.join(directory, 'cert.pem')),
   key: readFileSync(path.join(directory, 'key.pem')),
@@ -211,12 +218,12 @@ await Promise.all(servers.map(([port, server]) => new Promise<void>((done) => se
 const addresses = (process.env['ADDRESSES'] ?? '').split(',').filter(Boolean);
 for (const [port, answer] of [
   [53, answerDns],
-  [7, (message: Buffer) => message],
+  [7, noted],
 ] as const) {
   for (const address of addresses) {
     const socket = createSocket('udp4');
     socket.on('error', () => undefined);
-    socket.on('message', (message, from) => socket.send(answer(message), from.port, from.address));
+    socket.on('message', (message, from) => socket.send(answer(message, from.address), from.port, from.address));
     await new Promise<void>((done) => socket.bind(port, address, done));
   }
 }

@@ -84,10 +84,19 @@ export class TestInternet {
     return (await this.#control('/proxied')).json() as Promise<string[]>;
   }
 
+  /** UDP packets to port 7 since the last time this was called, `sender text`. */
+  async datagrams(): Promise<string[]> {
+    return (await this.#control('/datagrams')).json() as Promise<string[]>;
+  }
+
   /** Packets that have arrived at forbidden addresses. */
-  async forbiddenPackets(): Promise<number> {
-    const { stdout } = await inNamespace('nft', 'list', 'counter', 'inet', 'seen', 'forbidden');
-    return Number(/packets (\d+)/.exec(stdout)?.[1] ?? Number.NaN);
+  forbiddenPackets(): Promise<number> {
+    return packetsAt('forbidden');
+  }
+
+  /** Packets that have arrived at `elsewhere`. */
+  packetsElsewhere(): Promise<number> {
+    return packetsAt('elsewhere');
   }
 
   #control(pathAndQuery: string, init: RequestInit = {}): Promise<Response> {
@@ -115,7 +124,12 @@ export class TestInternet {
     await runCommand('ip', ['netns', 'exec', NAME, 'nft', '-f', '-'], {
       input: `table inet seen {
         counter forbidden {}
-        chain arriving { type filter hook prerouting priority -300; iifname eth0 ip daddr { ${forbidden.join(', ')} } counter name forbidden; }
+        counter elsewhere {}
+        chain arriving {
+          type filter hook prerouting priority -300;
+          iifname eth0 ip daddr { ${forbidden.join(', ')} } counter name forbidden
+          iifname eth0 ip daddr ${TestInternet.elsewhere} counter name elsewhere
+        }
       }\n`,
     });
   }
@@ -179,6 +193,7 @@ function ip(...args: string[]) {
   return runCommand('ip', args);
 }
 
-function inNamespace(...args: string[]) {
-  return runCommand('ip', ['netns', 'exec', NAME, ...args]);
+async function packetsAt(counter: string): Promise<number> {
+  const { stdout } = await runCommand('ip', ['netns', 'exec', NAME, 'nft', 'list', 'counter', 'inet', 'seen', counter]);
+  return Number(/packets (\d+)/.exec(stdout)?.[1] ?? Number.NaN);
 }

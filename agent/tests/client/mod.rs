@@ -51,6 +51,12 @@ impl Agent {
         self.process.id()
     }
 
+    pub fn resident_kilobytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let resident = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+        resident.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     pub fn wait_for_exit(&mut self, limit: Duration) -> Option<i32> {
         let begin = Instant::now();
         while begin.elapsed() < limit {

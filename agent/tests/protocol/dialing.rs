@@ -51,10 +51,8 @@ fn a_slow_reader_slows_the_sender_and_loses_nothing() {
     let mut client = agent.connect();
     client.ok(op::DIAL, |out| out.number(field::PORT, port.into()));
     thread::sleep(Duration::from_millis(500));
-    let memory = std::fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
-    let resident = memory.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-    let kilobytes: u64 = resident.split_whitespace().nth(1).unwrap().parse().unwrap();
-    assert!(kilobytes < 8_000, "the tunnel buffers too much: {resident}");
+    let kilobytes = agent.resident_kilobytes();
+    assert!(kilobytes < 8_000, "the tunnel buffers too much: {kilobytes} kB");
     let mut received = Vec::new();
     client.stream.read_to_end(&mut received).unwrap();
     assert_eq!(received.len(), SIZE);

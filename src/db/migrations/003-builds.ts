@@ -4,9 +4,7 @@ import type { Kysely } from 'kysely';
 export async function up(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('build_requests')
-    .addColumn('build_id', 'text', (column) =>
-      column.primaryKey().references('template_builds.id').onDelete('cascade'),
-    )
+    .addColumn('build_id', 'text', (column) => column.primaryKey().references('template_builds.id').onDelete('cascade'))
     .addColumn('team_id', 'text', (column) => column.notNull())
     .addColumn('tags', 'text', (column) => column.notNull())
     .execute();

@@ -8,6 +8,7 @@ import { randomHex } from '../../core/ids.ts';
 import { KeyedQueue } from '../../core/keyed-queue.ts';
 import type { HostHelper } from '../host-helper.ts';
 import type { Layout } from '../layout.ts';
+import { AGENT_PATH } from '../runtime/oci-spec.ts';
 
 /**
  * An entry that set-up leaves in /tmp of a root layer: runsc would put a memory file system over an empty /tmp, and a file there
@@ -164,6 +165,8 @@ export class Layers {
       await runCommand('cp', ['-a', source, rootfs], { timeoutMs: 600_000 });
     }
     await mkdir(path.join(rootfs, '.sandbar'), { recursive: true });
+    // The agent is mounted over it; a runtime cannot make it where this layer is one of several.
+    await writeFile(path.join(rootfs, AGENT_PATH), '');
     await mkdir(path.join(rootfs, 'tmp'), { recursive: true });
     await writeFile(path.join(rootfs, TMP_MARK), '');
     await rename(fresh, target);

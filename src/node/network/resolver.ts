@@ -8,6 +8,8 @@ import type { Occupants } from './occupants.ts';
 
 const QUERY_TIMEOUT_MS = 5_000;
 const MAX_PENDING = 4_096;
+/** Of one sandbox, so that none keeps the others from asking. */
+const MAX_PENDING_EACH = 128;
 const MAX_TCP_QUERY_BYTES = 4_096;
 const LISTEN_ATTEMPTS = 50;
 
@@ -42,6 +44,8 @@ export interface ResolverOptions {
 export class Resolver {
   readonly #options: ResolverOptions;
   readonly #pending = new Map<number, Pending>();
+  /** Questions under way, by who asked. */
+  readonly #asking = new Map<string, number>();
   readonly #udp: UdpSocket[] = [];
   readonly #tcp: Server[] = [];
   #upstream: UdpSocket | undefined;
@@ -67,6 +71,7 @@ export class Resolver {
   async stop(): Promise<void> {
     for (const pending of this.#pending.values()) clearTimeout(pending.timer);
     this.#pending.clear();
+    this.#asking.clear();
     this.#upstream?.close();
     for (const socket of this.#udp.splice(0)) socket.close();
     for (const server of this.#tcp.splice(0)) server.close();
@@ -121,11 +126,13 @@ export class Resolver {
 
   /** Passes a question on under an id of ours, since two sandboxes may use the same one. */
   #forward(message: Buffer, client: Pending['client']): void {
-    if (this.#pending.size >= MAX_PENDING) return;
+    const own = this.#asking.get(client.address) ?? 0;
+    if (this.#pending.size >= MAX_PENDING || own >= MAX_PENDING_EACH) return;
+    this.#asking.set(client.address, own + 1);
     let id = randomInt(0x10000);
     while (this.#pending.has(id)) id = (id + 1) & 0xffff;
     const server = this.#server();
-    const timer = setTimeout(() => this.#pending.delete(id), QUERY_TIMEOUT_MS);
+    const timer = setTimeout(() => this.#settle(id), QUERY_TIMEOUT_MS);
     this.#pending.set(id, { client, id: message.readUInt16BE(0), server, timer });
     const question = Buffer.from(message);
     question.writeUInt16BE(id, 0);
@@ -136,11 +143,20 @@ export class Resolver {
     if (message.length < 2) return;
     const pending = this.#pending.get(message.readUInt16BE(0));
     if (pending === undefined || pending.server.address !== from.address || pending.server.port !== from.port) return;
-    clearTimeout(pending.timer);
-    this.#pending.delete(message.readUInt16BE(0));
+    this.#settle(message.readUInt16BE(0));
     const answer = Buffer.from(message);
     answer.writeUInt16BE(pending.id, 0);
     pending.client.socket.send(answer, pending.client.port, pending.client.address);
+  }
+
+  #settle(id: number): void {
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return;
+    clearTimeout(pending.timer);
+    this.#pending.delete(id);
+    const left = (this.#asking.get(pending.client.address) ?? 1) - 1;
+    if (left > 0) this.#asking.set(pending.client.address, left);
+    else this.#asking.delete(pending.client.address);
   }
 
   /** Questions over TCP, each with its length before it (RFC 7766). */

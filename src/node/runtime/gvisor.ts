@@ -73,11 +73,11 @@ export class GvisorRuntime implements Runtime {
 
   /** runsc's own pause: unlike a frozen control group, it leaves the kernel of the sandbox able to write itself down. */
   async hold(sandbox: RunningSandbox): Promise<void> {
-    if ((await this.#status(sandbox)) !== 'paused') await this.#ask(sandbox, 'pause', sandbox.sandboxId);
+    await this.#reach('paused', 'pause', sandbox);
   }
 
   async release(sandbox: RunningSandbox): Promise<void> {
-    if ((await this.#status(sandbox)) === 'paused') await this.#ask(sandbox, 'resume', sandbox.sandboxId);
+    await this.#reach('running', 'resume', sandbox);
   }
 
   async save(sandbox: RunningSandbox, imageDir: string, what: { memory: boolean; files: boolean }): Promise<void> {
@@ -154,6 +154,15 @@ export class GvisorRuntime implements Runtime {
       // Not a JSON line: shown as it is.
     }
     return last.slice(-500);
+  }
+
+  /** Asks for a state and takes a refusal for success where it is reached already: to look first would cost a program more each time. */
+  async #reach(state: string, verb: string, sandbox: RunningSandbox): Promise<void> {
+    try {
+      await this.#ask(sandbox, verb, sandbox.sandboxId);
+    } catch (error) {
+      if ((await this.#status(sandbox)) !== state) throw error;
+    }
   }
 
   async #status({ directory, sandboxId }: RunningSandbox): Promise<string> {

@@ -38,8 +38,6 @@ export async function resolveBase(
   base: Exclude<BuildBase, { kind: 'stage' }>,
   options: { force: boolean; say: (saying: Saying) => void; signal: AbortSignal },
 ): Promise<ResolvedBase> {
-  if (base.kind === 'scratch')
-    throw new BuildFailure("an empty base ('scratch') cannot run steps; it may only be copied from", 'base');
   if (base.kind === 'template') return fromTemplate(await find(parts, base.reference, team), base.reference);
 
   const own = ownTemplate(base.image);
@@ -58,7 +56,9 @@ export async function resolveBase(
 
 /** The template that stands for an image, whatever registry and tag it is named with. */
 export function ownTemplate(image: string): string | undefined {
-  const path = image.replace(/^(docker\.io|index\.docker\.io|registry-1\.docker\.io)\//, '').replace(/(:[^/]*)?(@.*)?$/, '');
+  const path = image
+    .replace(/^(docker\.io|index\.docker\.io|registry-1\.docker\.io)\//, '')
+    .replace(/(:[^/]*)?(@.*)?$/, '');
   return Object.hasOwn(OWN_IMAGES, path) ? OWN_IMAGES[path] : undefined;
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import path from 'node:path';
-import type { BuildAction } from '../contract.ts';
+import type { BuildAction, CopyOrigin } from '../contract.ts';
 import { expandVariables } from './variables.ts';
 
 /** Where a build stands after a step: what the next one begins from. */
@@ -38,6 +38,7 @@ export function settle(action: BuildAction, context: BuildContext): BuildAction 
         sources: action.sources.map(expand),
         destination: absolute(expand(action.destination), context.workdir),
         owner: expand(action.owner) || context.user,
+        origin: settleOrigin(action.origin, expand),
       };
     case 'workdir':
       return { ...action, path: absolute(expand(action.path), context.workdir) };
@@ -47,6 +48,12 @@ export function settle(action: BuildAction, context: BuildContext): BuildAction 
       // All values of one instruction see the variables as they were before it.
       return { ...action, values: action.values.map(([name, value]) => [name, expand(value)]) };
   }
+}
+
+function settleOrigin(origin: CopyOrigin, expand: (text: string) => string): CopyOrigin {
+  if (origin.kind !== 'inline') return origin;
+  const files = origin.files.map((file) => (file.expand ? { ...file, content: expand(file.content) } : file));
+  return { ...origin, files };
 }
 
 /** What a settled action changes of the context beside the tree. */

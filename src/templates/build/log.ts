@@ -51,7 +51,8 @@ export class BuildLog {
   addOutput(level: BuildLogLevel, message: string, step: string | null): void {
     this.#outputLines++;
     if (this.#outputLines < MOST_LINES) this.add(level, message, step);
-    else if (this.#outputLines === MOST_LINES) this.add('warn', `… output beyond ${MOST_LINES} lines is left out`, step);
+    else if (this.#outputLines === MOST_LINES)
+      this.add('warn', `… output beyond ${MOST_LINES} lines is left out`, step);
   }
 
   /** Resolves when every line that was added is written. Nothing may be added after it. */

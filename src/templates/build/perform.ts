@@ -54,7 +54,8 @@ export async function perform(
     }
     case 'user': {
       const [name = '', group] = action.name.split(':');
-      if (group !== undefined) say({ level: 'warn', message: `the group '${group}' is not used: a user's own groups apply` });
+      if (group !== undefined)
+        say({ level: 'warn', message: `the group '${group}' is not used: a user's own groups apply` });
       const changed = await explained(`cannot make the user '${name}'`, () =>
         layers.derive(layer, context.layers, (root) => edits.ensureUser(root, name, { sudo: action.sudo }, signal)),
       );
@@ -101,7 +102,9 @@ async function run(
     if (why !== undefined) throw failed(why);
     await sandbox.exportLayer(layer, signal).catch((error: unknown) => {
       signal.throwIfAborted();
-      throw new BuildFailure(`the changes of the step could not be kept: ${messageOf(error)}`, undefined, { cause: error });
+      throw new BuildFailure(`the changes of the step could not be kept: ${messageOf(error)}`, undefined, {
+        cause: error,
+      });
     });
     return [layer];
   } finally {

@@ -85,7 +85,7 @@ export class BuildRun {
       return { ...rest, context: { ...context, args: {} } };
     }
     const { log } = this.#parts;
-    const what = base.kind === 'image' ? base.image : base.kind === 'template' ? base.reference : 'scratch';
+    const what = base.kind === 'image' ? base.image : base.reference;
     log.add('info', `[base] FROM ${what}`, 'base');
     try {
       const resolved = await resolveBase(this.#parts, this.#parts.team, base, {

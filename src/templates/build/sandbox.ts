@@ -124,7 +124,10 @@ export class BuildSandbox {
         .readOutput({ process: { pid }, subscriber, offset, length: 0, waitMs: WAIT_MS, replay: false }, signal)
         .catch(async (error: unknown) => {
           // A reader that went away without a word would hold the process back for a while.
-          if (signal.aborted) await this.#agent().unsubscribe(pid, subscriber).catch(() => undefined);
+          if (signal.aborted)
+            await this.#agent()
+              .unsubscribe(pid, subscriber)
+              .catch(() => undefined);
           signal.throwIfAborted();
           throw this.#explain(error);
         });

@@ -31,6 +31,9 @@ interface Flow {
   way?: Way;
 }
 
+/** Connections of one sandbox here at a time, and of those still to be read: each takes memory of the service. */
+const MOST_FLOWS = 1_024;
+const MOST_OPENING = 256;
 /** How long a connection that only its name can allow may take to tell it. */
 const PATIENCE_MS = 10_000;
 /** Where the address is allowed, one that says nothing for so long waits for the server to speak first (SSH, SMTP, databases). */
@@ -93,6 +96,8 @@ export class EgressProxy {
     if (this.#options.occupants.of(guest) === undefined) return reset(client);
     const flow: Flow = { client, cut: new AbortController() };
     const flows = this.#flows.get(guest) ?? new Set();
+    const opening = [...flows].filter(({ way }) => way === undefined).length;
+    if (flows.size >= MOST_FLOWS || opening >= MOST_OPENING) return reset(client);
     this.#flows.set(guest, flows.add(flow));
     client.once('close', () => {
       flow.cut.abort();
