@@ -200,7 +200,9 @@ function explained(image: string, error: unknown): SandbarError {
   const known = EXPLANATIONS.find(([pattern]) => pattern.test(said))?.[1](image);
   if (known !== undefined) return new SandbarError('invalid', known, { cause: error });
   if (/no such host|connection refused|i\/o timeout|no route|TLS|tls:|x509|server misbehaving|EOF/i.test(said))
-    return new SandbarError('invalid', `the registry of image '${image}' cannot be reached: ${tail(said)}`, { cause: error });
+    return new SandbarError('invalid', `the registry of image '${image}' cannot be reached: ${tail(said)}`, {
+      cause: error,
+    });
   if (/took longer than/.test(message))
     return new SandbarError('invalid', `fetching image '${image}' took too long`, { cause: error });
   return new SandbarError('invalid', `image '${image}' cannot be fetched: ${tail(said)}`, { cause: error });

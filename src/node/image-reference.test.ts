@@ -17,10 +17,21 @@ describe('image references', () => {
     expect(parseImageReference(image)).toEqual({ text, registry, isLocal });
   });
 
-  it.each(['', ' ', 'Ubuntu', 'a b', '-x', '--help/x', 'x:', 'x:a b', 'x@sha256:12', 'a//b', 'x;y', '$(id)', 'file:///etc'])(
-    'refuses %j',
-    (image) => {
-      expect(() => parseImageReference(image)).toThrow('is not the name of an image');
-    },
-  );
+  it.each([
+    '',
+    ' ',
+    'Ubuntu',
+    'a b',
+    '-x',
+    '--help/x',
+    'x:',
+    'x:a b',
+    'x@sha256:12',
+    'a//b',
+    'x;y',
+    '$(id)',
+    'file:///etc',
+  ])('refuses %j', (image) => {
+    expect(() => parseImageReference(image)).toThrow('is not the name of an image');
+  });
 });

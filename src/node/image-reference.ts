@@ -19,7 +19,10 @@ const REGISTRY = /^(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\
 /** `[registry/]path[:tag][@digest]`, as Docker reads it. */
 export function parseImageReference(image: string): ImageReference {
   const refuse = () => new SandbarError('invalid', `'${image}' is not the name of an image`);
-  const [named = '', digest, ...rest] = image.trim().replace(/^docker:\/\//, '').split('@');
+  const [named = '', digest, ...rest] = image
+    .trim()
+    .replace(/^docker:\/\//, '')
+    .split('@');
   if (rest.length > 0 || (digest !== undefined && !DIGEST.test(digest))) throw refuse();
   const slash = named.indexOf('/');
   const first = slash === -1 ? '' : named.slice(0, slash);
@@ -37,7 +40,10 @@ export function parseImageReference(image: string): ImageReference {
 }
 
 function isLocalHost(registry: string): boolean {
-  const host = registry.replace(/:\d+$/, '').replace(/^\[|\]$/g, '').toLowerCase();
+  const host = registry
+    .replace(/:\d+$/, '')
+    .replace(/^\[|\]$/g, '')
+    .toLowerCase();
   if (host === 'localhost' || host.endsWith('.localhost')) return true;
   if (isIP(host) === 6) return host === '::1' || /^f[cd]/.test(host);
   if (isIP(host) !== 4) return false;

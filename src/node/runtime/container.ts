@@ -116,10 +116,14 @@ export class ContainerRuntime implements Runtime {
     signal?: AbortSignal,
   ): Promise<void> {
     const upper = path.join(sandbox.directory, 'raw', 'upper');
-    const tar = spawn('tar', ['--create', '--file=-', '--xattrs', '--xattrs-include=*', '--numeric-owner', '-C', upper, '.'], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      ...(signal !== undefined && { signal }),
-    });
+    const tar = spawn(
+      'tar',
+      ['--create', '--file=-', '--xattrs', '--xattrs-include=*', '--numeric-owner', '-C', upper, '.'],
+      {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        ...(signal !== undefined && { signal }),
+      },
+    );
     let complaint = '';
     tar.stderr.on('data', (chunk: Buffer) => {
       complaint = `${complaint}${chunk}`.slice(-2000);

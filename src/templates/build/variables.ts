@@ -11,7 +11,7 @@ export function expandVariables(text: string, variables: Readonly<Record<string,
   return text.replaceAll(REFERENCE, (whole, escaped, braced, operator, word, plain) => {
     if (escaped !== undefined) return escaped === '$' ? '$' : whole;
     const name: string = braced ?? plain;
-    const value = valueOf(name, variables);
+    const value = valueOfVariable(name, variables);
     const isSet = value !== undefined && !(operator?.startsWith(':') && value === '');
     if (operator?.endsWith('-')) return isSet ? value : expandVariables(word, variables);
     if (operator?.endsWith('+')) return isSet ? expandVariables(word, variables) : '';
@@ -19,7 +19,7 @@ export function expandVariables(text: string, variables: Readonly<Record<string,
   });
 }
 
-function valueOf(name: string, variables: Readonly<Record<string, string>>): string | undefined {
+function valueOfVariable(name: string, variables: Readonly<Record<string, string>>): string | undefined {
   if (Object.hasOwn(variables, name)) return variables[name];
   return name === 'PATH' ? DEFAULT_PATH : undefined;
 }

@@ -26,7 +26,7 @@ const WITH_HEREDOC = new Set(['RUN', 'COPY', 'ADD']);
 /** Cuts a Dockerfile into instructions: comments away, continued lines joined, heredocs taken in. */
 export function readInstructions(text: string): Instruction[] {
   const lines = text.replace(/^\uFEFF/, '').split(/\r?\n/);
-  const escape = escapeOf(lines);
+  const escapeCharacter = escapeOf(lines);
   const instructions: Instruction[] = [];
   for (let at = 0; at < lines.length; ) {
     if (isComment(lines[at] ?? '') || lines[at]?.trim() === '') {
@@ -34,7 +34,7 @@ export function readInstructions(text: string): Instruction[] {
       continue;
     }
     const line = at + 1;
-    const joined = joinLines(lines, at, escape);
+    const joined = joinLines(lines, at, escapeCharacter);
     at = joined.next;
     const { keyword, flags, rest } = splitHead(joined.text, line);
     const heredocs: Heredoc[] = [];
@@ -71,8 +71,8 @@ function isComment(line: string): boolean {
   return line.trimStart().startsWith('#');
 }
 
-function joinLines(lines: readonly string[], from: number, escape: string): { text: string; next: number } {
-  const continued = new RegExp(`${escape === '`' ? '`' : '\\\\'}[ \\t]*$`);
+function joinLines(lines: readonly string[], from: number, escapeCharacter: string): { text: string; next: number } {
+  const continued = new RegExp(`${escapeCharacter === '`' ? '`' : '\\\\'}[ \\t]*$`);
   let text = '';
   let at = from;
   for (; at < lines.length; at++) {

@@ -62,10 +62,16 @@ class Reader {
     };
   }
 
-  #take(instruction: Instruction): void {
+  #take(instruction: Instruction): undefined {
     const { keyword } = instruction;
-    if (keyword === 'FROM') return this.#from(instruction);
-    if (keyword === 'ARG') return this.#arg(instruction);
+    if (keyword === 'FROM') {
+      this.#from(instruction);
+      return;
+    }
+    if (keyword === 'ARG') {
+      this.#arg(instruction);
+      return;
+    }
     const stage = this.#stages.at(-1);
     if (stage === undefined) throw new Error(`${keyword} stands before FROM`);
     if (WITHOUT_EFFECT.has(keyword)) return;
