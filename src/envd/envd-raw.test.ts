@@ -645,7 +645,8 @@ describe('the wire', { timeout: 20_000 }, () => {
         { flags: 2, message: {} },
       ]);
       expect((await rpc('process.Process/CloseStdin', { process: { pid } })).status).toBe(200);
-      expect((await rpc('process.Process/CloseStdin', { process: { pid } })).status).toBe(200);
+      // A second time is harmless; by then cat may have read its end and be gone.
+      expect([200, 404]).toContain((await rpc('process.Process/CloseStdin', { process: { pid } })).status);
       expect(textOf(await Array.fromAsync(reading), 'stdout')).toBe('streamed input');
       const startless = await server.fetch('/process.Process/StreamInput', {
         method: 'POST',
