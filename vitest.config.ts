@@ -7,7 +7,8 @@ const FULL_ONLY = [
   'tests/stress/**',
   'tests/hostile/**',
   'tests/python/**',
-  'tests/network/{crash,headers,names}.test.ts',
+  'tests/network/{cost,crash,gateway,headers,names,python,tls}.test.ts',
+  'tests/templates/**',
   'tests/lifecycle/{cli,crash,cycles,forks,history,many-rows,python,reboot,transitions,wake}.test.ts',
 ];
 const full = process.env['SANDBAR_TEST_FULL'] === '1';

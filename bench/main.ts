@@ -9,6 +9,7 @@ import { measureLifecycle } from './lifecycle.ts';
 import { measureMemory } from './memory.ts';
 import { measurePeers } from './peers.ts';
 import { environment, printTable, type Row, writeResults } from './report.ts';
+import { measureTemplates } from './templates.ts';
 
 const { values } = parseArgs({
   options: {
@@ -74,6 +75,7 @@ for (const runtime of runtimes) {
 }
 if (wanted('lifecycle'))
   for (const runtime of runtimes) show(`Lifecycle on ${runtime}`, await measureLifecycle(runtime, size.lifecycle));
+if (wanted('templates')) show('Templates', await measureTemplates(artifacts, runtimes, values.quick ? 3 : 10));
 if (wanted('peers')) show('Beside', await measurePeers(artifacts, size.peers));
 console.log(
   `\nwritten to ${writeResults('bench/results', { at: new Date().toISOString(), environment: about, rows })}`,

@@ -70,7 +70,7 @@ fn apply(context: &Context, request: &Message, secret: Option<[u8; 32]>) -> Outc
     for pair in request.all(field::ENV) {
         settings.env.set(pair)?;
     }
-    if let Some(user) = request.find(field::DEFAULT_USER) {
+    if let Some(user) = request.find(field::DEFAULT_USER).filter(|user| !user.is_empty()) {
         settings.default_user = user.to_vec();
     }
     if let Some(workdir) = request.find(field::DEFAULT_WORKDIR) {

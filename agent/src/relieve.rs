@@ -12,6 +12,8 @@ use crate::sys;
 const MAX_SESSIONS: usize = 1024;
 /// A session that forks faster than it is stopped is given up after this many rounds.
 const MAX_ROUNDS: u32 = 64;
+/// With fewer processes than this there is no storm: the count outside lags behind one that is over, and nobody is to be killed for it.
+const MIN_CROWD: u32 = 64;
 /// Parents followed to see whether a process descends from the agent.
 const MAX_ANCESTORS: u32 = 64;
 
@@ -28,6 +30,8 @@ pub struct Relief {
     directory: Vec<u8>,
     /// session and number of its processes
     sessions: Vec<(i32, u32)>,
+    /// processes that the last look around met, dead ones that nobody has reaped included
+    crowd: u32,
     own_pid: i32,
     own_session: i32,
     page_size: u64,
@@ -49,6 +53,7 @@ impl Relief {
         Relief {
             directory: vec![0; 8 << 10],
             sessions: Vec::with_capacity(MAX_SESSIONS),
+            crowd: 0,
             own_pid,
             own_session,
             page_size: page_size.max(1) as u64,
@@ -82,6 +87,9 @@ impl Relief {
             Some((session, count)) => (session, count.into()),
             None => return Killed::default(),
         };
+        if self.own_pid == 1 && self.crowd < MIN_CROWD {
+            return Killed::default();
+        }
         let mut killed = Killed { pid: session, name: name_of(session), used };
         for _ in 0..MAX_ROUNDS {
             // Those that are stopped may die before they are killed: the kernel hangs up on a stopped group that is orphaned.
@@ -139,12 +147,14 @@ impl Relief {
             Err(_) => return,
         };
         let mut directory = Directory::over(fd, std::mem::take(&mut self.directory));
+        self.crowd = 0;
         while let Ok(Some(item)) = directory.next() {
             let pid = item.name.to_str().ok().and_then(|name| name.parse::<i32>().ok()).unwrap_or(0);
             if pid <= 1 || pid == self.own_pid {
                 continue;
             }
             if let Some(stat) = read_stat(pid) {
+                self.crowd += 1;
                 if stat.state != b'Z' && (self.own_pid == 1 || self.descends(&stat)) {
                     visit(pid, &stat);
                 }

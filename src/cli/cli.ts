@@ -54,6 +54,21 @@ const commands: Record<string, Command> = {
       return runKeys(config(), words, typeof options['name'] === 'string' ? options['name'] : undefined);
     },
   },
+  tls: {
+    words: 0,
+    async run({ config }) {
+      const { runTls } = await import('./tls.ts');
+      return runTls(config());
+    },
+  },
+  templates: {
+    words: 2,
+    options: { all: { type: 'boolean' }, force: { type: 'boolean' } },
+    async run({ config, words, options }) {
+      const { runTemplates } = await import('./templates.ts');
+      return runTemplates(config(), words, { all: options['all'] === true, force: options['force'] === true });
+    },
+  },
   version: {
     words: 0,
     async run() {

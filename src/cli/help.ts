@@ -18,6 +18,11 @@ Commands:
   keys create [--name NAME]   make an API key and print it, once
   keys list                   list the API keys
   keys revoke ID              make a key invalid
+  tls                         make a certificate for the sandbox domain and say how to use it
+  templates list              list the templates and what their layers take
+  templates prune [--all]     remove builds and layers that nobody uses (--all: forget the build cache too)
+  templates build code-interpreter
+                              build the template that the code-interpreter packages use (--force: without the cache)
   version                     print the version
   help                        print this
 

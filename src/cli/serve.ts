@@ -155,7 +155,7 @@ export async function startService(config: Config): Promise<Service> {
       apiKey: firstStart.apiKey,
     }),
   );
-  const observers = [building.builds, sampler, history];
+  const observers = [building, sampler, history];
   return { port, stop: () => stopAll(listener, api, sandboxes, observers, node, teams, database, lock) };
 }
 

@@ -2,6 +2,7 @@ import path from 'node:path';
 import type { Config, RuntimeName } from '../core/config.ts';
 import type { Log } from '../core/log.ts';
 import { BuildCacheStore } from '../db/build-cache-store.ts';
+import { BuildGarbageStore } from '../db/build-garbage-store.ts';
 import { BuildStore } from '../db/build-store.ts';
 import type { Database } from '../db/database.ts';
 import type { TemplateStore } from '../db/template-store.ts';
@@ -9,6 +10,7 @@ import type { NodeClient } from '../node/client.ts';
 import { ImagePull } from '../node/image-pull.ts';
 import type { Node } from '../node/node.ts';
 import { TemplateBuilds } from '../templates/builds.ts';
+import { TemplateGarbage } from '../templates/garbage.ts';
 import { TemplateImages } from '../templates/images.ts';
 import { Uploads } from '../templates/uploads.ts';
 
@@ -18,6 +20,7 @@ export interface BuildServices {
   builds: TemplateBuilds;
   buildStore: BuildStore;
   uploads: Uploads;
+  stop(): Promise<void>;
 }
 
 /** Makes the parts that build templates, joins and starts them. */
@@ -57,5 +60,21 @@ export async function startBuilds(
     log,
   });
   await builds.start();
-  return { builds, buildStore, uploads };
+  const garbage = new TemplateGarbage({
+    garbage: new BuildGarbageStore(database),
+    builds: buildStore,
+    cache,
+    uploads,
+    layers: node.layers,
+    layersInUse: () => node.layersInUse(),
+    imageLayers: (since) => puller.layersUsedSince(since),
+    removeSnapshot: (snapshotId) => node.removeSnapshot(snapshotId),
+    log,
+  });
+  garbage.start();
+  const stop = async () => {
+    await garbage.stop();
+    await builds.stop();
+  };
+  return { builds, buildStore, uploads, stop };
 }

@@ -80,7 +80,7 @@ export function aliasesOf(db: Executor, templateIds: string[]): Promise<Template
     .execute();
 }
 
-/** The build a list shows of each template: the one tagged `default`, else the newest. */
+/** The build a list shows of each template: the one tagged `default`, else the newest that is ready, else the newest. */
 export async function shownBuilds(db: Executor, templateIds: string[]): Promise<Map<string, TemplateBuildRow>> {
   const tagged = await db
     .selectFrom('templateTags')
@@ -95,6 +95,7 @@ export async function shownBuilds(db: Executor, templateIds: string[]): Promise<
       .selectFrom('templateBuilds')
       .selectAll()
       .where('templateId', '=', templateId)
+      .orderBy(sql`case status when 'ready' then 0 else 1 end`)
       .orderBy('createdAt', 'desc')
       .limit(1)
       .executeTakeFirst();

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, rename, rm, statfs, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat, statfs, utimes, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Transform } from 'node:stream';
 import { runCommand } from '../core/command.ts';
@@ -75,6 +75,18 @@ export class ImagePull {
     }
   }
 
+  /** Layers of the images that were asked for since a time. The others are forgotten. */
+  async layersUsedSince(time: number): Promise<Set<string>> {
+    const used: string[] = [];
+    for (const name of await readdir(this.#directory).catch(() => [])) {
+      if (!name.endsWith('.json')) continue;
+      const file = path.join(this.#directory, name);
+      if ((await stat(file)).mtimeMs < time) await rm(file, { force: true });
+      else used.push(...(JSON.parse(await readFile(file, 'utf8')) as KnownImage).layers);
+    }
+    return new Set(used);
+  }
+
   /** The program with the options of one registry. Credentials go by a file: a command line can be read by others. */
   async #skopeo(reference: ImageReference, work: string, options: PullOptions) {
     const { credentials, timeoutMs, signal } = options;
@@ -141,6 +153,8 @@ export class ImagePull {
     const file = this.#noteOf(digest);
     if (!existsSync(file)) return undefined;
     const { layers, env }: KnownImage = JSON.parse(await readFile(file, 'utf8'));
+    const now = new Date();
+    await utimes(file, now, now);
     return layers.every((layer) => this.#layers.has(layer)) ? { layers, env } : undefined;
   }
 

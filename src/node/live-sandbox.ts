@@ -31,6 +31,10 @@ export class LiveSandbox {
   frozen = false;
   /** Set once an end is on its way that was asked for, so that the end of its process is no news. */
   ending = false;
+  /** The limit at which it stands, in words; it may be what ends it. */
+  strain: string | undefined;
+  /** Why the service itself put an end to it. */
+  verdict: string | undefined;
 
   constructor(record: SandboxRecord, slot: Slot, group: ControlGroup, directory: string) {
     this.record = record;

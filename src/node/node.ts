@@ -10,6 +10,7 @@ import { newSandboxId, randomHex } from '../core/ids.ts';
 import { KeyedQueue } from '../core/keyed-queue.ts';
 import type { Log } from '../core/log.ts';
 import type { DataPlane } from './contract.ts';
+import { layersInUse } from './disk/layer-users.ts';
 import type { Layers } from './disk/layers.ts';
 import type { RootEdits } from './disk/root-edits.ts';
 import { guestSettings, needsTrust } from './guest-trust.ts';
@@ -131,6 +132,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     this.#relief = new Relief(
       () => this.#live.values(),
       (event) => this.emit('relief', event),
+      (sandbox, why) => this.#putAnEndTo(sandbox, why),
       log,
     );
   }
@@ -160,10 +162,8 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
   }
 
   /** Layers that sandboxes or snapshots of this machine stand on. */
-  async layersInUse(): Promise<Set<string>> {
-    const records = [...this.#live.values()].map(({ record }) => record).concat([...this.#paused.values()]);
-    const images = await Promise.all((await this.snapshots()).map((snapshotId) => this.#image(snapshotId).info()));
-    return new Set([...records, ...images].flatMap(({ layers }) => layers));
+  layersInUse(): Promise<Set<string>> {
+    return layersInUse(this.#layout);
   }
 
   /** Adopts the sandboxes that run, clears away what was half made, and is then ready. */
@@ -520,9 +520,18 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     if (!wasPooled) this.emit('exit', exit);
   }
 
+  /** Kills what runs of a sandbox that is past help; the end of its process is then told as any other, with this reason. */
+  #putAnEndTo(sandbox: LiveSandbox, why: string): void {
+    sandbox.verdict = why;
+    sandbox.group
+      .kill()
+      .catch((error) => this.#log.error('cannot end a sandbox', { sandbox: sandbox.id, error: messageOf(error) }));
+  }
+
   async #whyEnded(sandbox: LiveSandbox): Promise<NodeExit> {
     const { id: sandboxId, runtime, resources } = sandbox.record;
     const atMs = Date.now();
+    if (sandbox.verdict !== undefined) return { sandboxId, reason: 'crash', detail: sandbox.verdict, atMs };
     const kills = await sandbox.group.oomKills().catch(() => 0);
     if (kills > 0)
       return {
@@ -532,7 +541,9 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
         atMs,
       };
     const words = await this.#machine.runtime(runtime).lastWords(sandbox.directory);
-    return { sandboxId, reason: 'crash', detail: words ?? 'the sandbox process ended unexpectedly', atMs };
+    const unexpected = 'the sandbox process ended unexpectedly';
+    const detail = words ?? (sandbox.strain === undefined ? unexpected : `${sandbox.strain}: ${unexpected}`);
+    return { sandboxId, reason: 'crash', detail, atMs };
   }
 
   /** A paused sandbox that was still held in memory is left to its disk. */

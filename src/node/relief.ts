@@ -15,6 +15,8 @@ const MIB = 1024 * 1024;
 /** Lent to a sandbox that stands still for want of memory, so that its agent can act. */
 const LOAN_BYTES = 64 * MIB;
 const RELIEF_TIMEOUT_MS = 20_000;
+/** A sandbox that stands at a limit and whose agent has not answered for so long is past help. */
+const HOPELESS_MS = 40_000;
 /** Host threads of one guest process in gVisor, and of a sandbox without any; measured 2 and 28. */
 const STUBS_PER_PROCESS = 3;
 const IDLE_THREADS = 128;
@@ -32,11 +34,20 @@ export class Relief {
   readonly #busy = new Set<string>();
   /** Rounds that a sandbox has been seen at its limit of processes without a break. */
   readonly #crowded = new Map<string, number>();
+  /** Since when help has failed. */
+  readonly #failingSince = new Map<string, number>();
+  readonly #giveUp: (sandbox: LiveSandbox, why: string) => void;
   #loop: Promise<void> | undefined;
 
-  constructor(sandboxes: () => Iterable<LiveSandbox>, onEvent: (event: ReliefEvent) => void, log: Log) {
+  constructor(
+    sandboxes: () => Iterable<LiveSandbox>,
+    onEvent: (event: ReliefEvent) => void,
+    giveUp: (sandbox: LiveSandbox, why: string) => void,
+    log: Log,
+  ) {
     this.#sandboxes = sandboxes;
     this.#onEvent = onEvent;
+    this.#giveUp = giveUp;
     this.#log = log;
   }
 
@@ -56,9 +67,10 @@ export class Relief {
         this.#busy.add(sandbox.id);
         // Not awaited: one sandbox that is slow to help must not keep the others waiting.
         void this.#check(sandbox)
-          .catch((error) => {
-            if (!sandbox.ending) this.#log.debug('relief', { sandbox: sandbox.id, error: messageOf(error) });
-          })
+          .then(
+            () => this.#failingSince.delete(sandbox.id),
+            (error) => this.#failed(sandbox, error),
+          )
           .finally(() => this.#busy.delete(sandbox.id));
       }
       await delay(ROUND_MS, undefined, { signal: this.#stop.signal }).catch(() => undefined);
@@ -72,8 +84,21 @@ export class Relief {
     const rounds = (await isCrowded(sandbox)) ? (this.#crowded.get(sandbox.id) ?? 0) + 1 : 0;
     if (rounds === 0) this.#crowded.delete(sandbox.id);
     else this.#crowded.set(sandbox.id, rounds);
+    sandbox.strain = rounds > 0 ? `process limit reached (${sandbox.record.resources.pidsMax})` : undefined;
     // gVisor's stubs multiply while a storm goes on, so there is no time to see whether it passes.
     if (rounds >= (sandbox.record.runtime === 'gvisor' ? 1 : ROUNDS_AT_PIDS_LIMIT)) await this.#freeProcesses(sandbox);
+  }
+
+  /** Better ended, with the reason on record, than running in name only. */
+  #failed(sandbox: LiveSandbox, error: unknown): void {
+    if (sandbox.ending) return;
+    this.#log.debug('relief', { sandbox: sandbox.id, error: messageOf(error) });
+    const since = this.#failingSince.get(sandbox.id) ?? Date.now();
+    this.#failingSince.set(sandbox.id, since);
+    if (Date.now() - since < HOPELESS_MS) return;
+    this.#failingSince.delete(sandbox.id);
+    const limit = sandbox.strain ?? `out of memory (${sandbox.record.resources.memoryMb} MB)`;
+    this.#giveUp(sandbox, `${limit}: the sandbox did not answer any more`);
   }
 
   async #freeMemory(sandbox: LiveSandbox): Promise<void> {

@@ -12,7 +12,8 @@ export interface PackageNeed {
   package: string;
   /** A program on PATH, or a file, whose presence shows that the need is met where the packages have other names. */
   evidence: string;
-  when: 'always' | 'test';
+  /** `test-debian`: for the tests, and only where the package is one of Debian's own (Ubuntu's Chromium is a snap). */
+  when: 'always' | 'test' | 'test-debian';
   reason: string;
 }
 
@@ -21,7 +22,9 @@ const LIST = path.join(import.meta.dirname, '../../scripts/packages.txt');
 
 /** Installs the packages that are missing, and only those. `forTests` adds what the test suites need. */
 export async function setUpPackages(host: Host, progress: Progress, forTests: boolean): Promise<void> {
-  const needs = readPackageNeeds().filter(({ when }) => when === 'always' || forTests);
+  const needs = readPackageNeeds().filter(
+    ({ when }) => when === 'always' || (forTests && (when === 'test' || host.distribution === 'debian')),
+  );
   // Elsewhere the packages have other names: the programs must be there.
   const missing = isSupported(host)
     ? await missingPackages(needs)
@@ -89,7 +92,7 @@ export function readPackageNeeds(text = readFileSync(LIST, 'utf8')): PackageNeed
   const lines = text.split('\n').filter((line) => line.trim() !== '' && !line.startsWith('#'));
   return lines.map((line) => {
     const [name = '', evidence = '', when = '', reason = ''] = line.split('|').map((field) => field.trim());
-    if (!name || !evidence || !reason || (when !== 'always' && when !== 'test'))
+    if (!name || !evidence || !reason || (when !== 'always' && when !== 'test' && when !== 'test-debian'))
       throw new SandbarError('internal', `scripts/packages.txt: cannot read '${line}'`);
     return { package: name, evidence, when, reason };
   });

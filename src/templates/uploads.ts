@@ -130,7 +130,7 @@ export class Uploads {
   }
 
   async #teams(): Promise<string[]> {
-    const entries = await readdir(this.#directory, { withFileTypes: true });
+    const entries = await readdir(this.#directory, { withFileTypes: true }).catch(() => []);
     return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
   }
 }

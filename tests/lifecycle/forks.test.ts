@@ -13,7 +13,7 @@ interface Result {
   error?: object;
 }
 
-const ADDRESS = `python3 -c "import socket; s=socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('198.51.100.1', 9)); print(s.getsockname()[0])"`;
+const ADDRESS = 'hostname -I';
 
 describeOnRuntimes(
   'many copies in one call',
@@ -45,20 +45,22 @@ describeOnRuntimes(
         const tokens = handles.map(({ envdAccessToken }) => envdAccessToken);
         expect(new Set(tokens).size).toBe(COPIES);
 
-        const addresses = new Set([(await original.commands.run(ADDRESS)).stdout]);
+        const addresses = new Set([(await original.commands.run(ADDRESS)).stdout.trim()]);
         await eachOf(ids, async (id) => {
           const copy = await Sandbox.connect(id, { ...service().connection, ...LONG });
           const { stdout } = await copy.commands.run(
             `${ADDRESS}; echo $E2B_SANDBOX_ID $COLOUR; date +%s; cat /home/user/work/log | wc -l`,
           );
           const [address = '', identity, seconds, lines] = stdout.trim().split('\n');
-          addresses.add(`${address}\n`);
+          addresses.add(address.trim());
           expect(identity).toBe(`${id} green`);
           expect(Math.abs(Number(seconds) - Date.now() / 1000)).toBeLessThan(5);
           expect(Number(lines)).toBe(2);
           if (runtime === 'gvisor') {
             const own = workload.copiedTo(id);
-            await own.check();
+            await own.answers();
+            // Each tenth is looked at from end to end: a hundred would take minutes.
+            if (ids.indexOf(id) % 10 === 0) await own.check();
             await own.step();
           }
           expect((await copy.getInfo()).metadata).toEqual({ kind: 'forked' });

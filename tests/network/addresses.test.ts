@@ -173,7 +173,7 @@ describeInWorlds('address rules', (world) => {
   it('a paused or unknown sandbox is not changed', async () => {
     const probed = await world().create();
     await probed.sandbox.pause();
-    await expect(probed.sandbox.updateNetwork({})).rejects.toThrow(/paused/);
+    await expect(probed.sandbox.updateNetwork({})).rejects.toThrow(/not found/i);
     await probed.sandbox.kill();
     await expect(probed.sandbox.updateNetwork({})).rejects.toThrow(/not found/i);
   });

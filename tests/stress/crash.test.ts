@@ -67,8 +67,11 @@ describeOnRuntimes('a service that is killed under load', (service, runtime) => 
     const load = new Load(service());
     let slowestStartMs = 0;
     for (let crash = 0; crash < CRASHES; crash++) {
+      const before = load.created;
       load.begin();
-      await sleep(300 + Math.random() * 2500);
+      // At a random instant, but not before there is something to lose.
+      while (load.created === before) await sleep(10);
+      await sleep(Math.random() * 3000);
       const killed = service().kill9();
       const ended = load.end();
       await killed;

@@ -125,6 +125,7 @@ export let token: string;
 export let templates: TemplateStore;
 export let baseId: string;
 export let sandboxes: FakeSandboxes;
+let history: History;
 let app: FastifyInstance;
 
 beforeAll(async () => {
@@ -143,6 +144,7 @@ beforeEach(() => {
   serveWith(new Log('error'));
 });
 afterAll(async () => {
+  await history.written();
   await teams.stop();
   await database.destroy();
   rmSync(directory, { recursive: true });
@@ -153,7 +155,7 @@ export function serveWith(log: Log): void {
   const node = { removeSnapshot: async () => ({}) } as unknown as NodeClient;
   const logs = new SandboxLogStore(database);
   const events = new SandboxEventStore(database);
-  const observer = new History({
+  history = new History({
     store: new HistoryStore(database),
     events,
     logs,
@@ -181,9 +183,9 @@ export function serveWith(log: Log): void {
     buildStore,
     uploads,
     teams,
-    snapshots: new Snapshots({ store, templates, sandboxes, node, observer, log }),
+    snapshots: new Snapshots({ store, templates, sandboxes, node, observer: history, log }),
     removal: new TemplateRemoval({ templates, snapshots: store, builds, node, log }),
-    history: observer,
+    history,
     metrics: new Metrics(new MetricStore(database)),
     secrets: new Secrets(new SecretStore(database), new Seal(Buffer.alloc(32, 1)), log),
     config: { maxTimeoutSeconds: 86_400 },

@@ -3,7 +3,7 @@ import type { RuntimeName } from '../../src/core/config.ts';
 import { allFrames, type Frame, frame, frames } from './connect-frames.ts';
 import { describeOnRuntimes, type TestService } from './service.ts';
 
-type Headers_ = Record<string, string>;
+type HeaderMap = Record<string, string>;
 export type Json = Record<string, unknown>;
 
 export const ENVD_PORT = 49983;
@@ -56,7 +56,7 @@ export class RawSandbox {
   }
 
   /** Headers that route a request to the sandbox and open it. */
-  get headers(): Headers_ {
+  get headers(): HeaderMap {
     const token = this.created['envdAccessToken'];
     return {
       'e2b-sandbox-id': this.id,
@@ -65,12 +65,12 @@ export class RawSandbox {
     };
   }
 
-  fetch(pathAndQuery: string, init: RequestInit & { headers?: Headers_ } = {}): Promise<Response> {
+  fetch(pathAndQuery: string, init: RequestInit & { headers?: HeaderMap } = {}): Promise<Response> {
     return fetch(`${this.service.url}${pathAndQuery}`, { ...init, headers: { ...this.headers, ...init.headers } });
   }
 
   /** A unary Connect call in JSON. `method` is like `process.Process/List`. */
-  async call(method: string, message: unknown, headers: Headers_ = {}): Promise<RawAnswer> {
+  async call(method: string, message: unknown, headers: HeaderMap = {}): Promise<RawAnswer> {
     const response = await this.fetch(`/${method}`, {
       method: 'POST',
       headers: { ...UNARY, ...headers },
@@ -80,14 +80,14 @@ export class RawSandbox {
   }
 
   /** The answer of a unary call that must succeed. */
-  async ask(method: string, message: unknown, headers: Headers_ = {}): Promise<Json> {
+  async ask(method: string, message: unknown, headers: HeaderMap = {}): Promise<Json> {
     const answer = await this.call(method, message, headers);
     if (answer.status !== 200) throw new Error(`${method}: ${answer.status} ${JSON.stringify(answer.body)}`);
     return answer.body;
   }
 
   /** A server stream in JSON, as it comes. */
-  async open(method: string, message: unknown, headers: Headers_ = {}): Promise<OpenStream> {
+  async open(method: string, message: unknown, headers: HeaderMap = {}): Promise<OpenStream> {
     const leaving = new AbortController();
     const response = await this.fetch(`/${method}`, {
       method: 'POST',
@@ -99,7 +99,7 @@ export class RawSandbox {
   }
 
   /** All frames of a server stream. */
-  async stream(method: string, message: unknown, headers: Headers_ = {}): Promise<Frame[]> {
+  async stream(method: string, message: unknown, headers: HeaderMap = {}): Promise<Frame[]> {
     const response = await this.fetch(`/${method}`, {
       method: 'POST',
       headers: { ...STREAMING, ...headers },
@@ -109,13 +109,13 @@ export class RawSandbox {
   }
 
   /** Runs a shell command to its end. */
-  async run(command: string, headers: Headers_ = {}): Promise<{ stdout: string; end: Json }> {
+  async run(command: string, headers: HeaderMap = {}): Promise<{ stdout: string; end: Json }> {
     const message = { process: { cmd: '/bin/bash', args: ['-c', command] }, stdin: false };
     return outcomeOf(await this.stream('process.Process/Start', message, headers));
   }
 
   /** Starts a shell command and gives its pid once it runs; it is left to itself. */
-  async start(command: string, more: Json = {}, headers: Headers_ = {}): Promise<number> {
+  async start(command: string, more: Json = {}, headers: HeaderMap = {}): Promise<number> {
     const message = { process: { cmd: '/bin/bash', args: ['-c', command] }, ...more };
     const stream = await this.open('process.Process/Start', message, headers);
     const first = await stream.next();
@@ -213,7 +213,7 @@ export function errorOf(all: readonly Frame[]): Json | undefined {
 }
 
 /** `Authorization: Basic` for a user, as the clients send it. */
-export function asUser(user: string): Headers_ {
+export function asUser(user: string): HeaderMap {
   return { authorization: `Basic ${Buffer.from(`${user}:`).toString('base64')}` };
 }
 

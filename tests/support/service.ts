@@ -68,6 +68,7 @@ export class TestService {
   readonly #guard: ChildProcess;
   #process: ChildProcess | undefined;
   #port = 0;
+  #isSecure = false;
 
   constructor(options: TestServiceOptions) {
     this.runtime = options.runtime ?? 'gvisor';
@@ -94,7 +95,8 @@ export class TestService {
 
   /** Where control plane and sandboxes are reached; the same after a restart. */
   get url(): string {
-    return `http://127.0.0.1:${this.#port}`;
+    // A certificate is for names.
+    return this.#isSecure ? `https://localhost:${this.#port}` : `http://127.0.0.1:${this.#port}`;
   }
 
   get port(): number {
@@ -141,8 +143,9 @@ export class TestService {
     const deadline = Date.now() + START_TIMEOUT_MS;
     for (;;) {
       const text = readFileSync(this.#logFile).subarray(said).toString();
-      const port = /Sandbar is serving on \S+:(\d+)\n/.exec(text)?.[1];
+      const [, scheme, port] = /Sandbar is serving on (https?):\/\/\S+:(\d+)\n/.exec(text) ?? [];
       if (port !== undefined) {
+        this.#isSecure = scheme === 'https';
         this.#port = Number(port);
         return;
       }

@@ -51,6 +51,11 @@ export class Workload {
     }
   }
 
+  /** The program answers, and is where it was; nothing is compared. */
+  async answers(): Promise<void> {
+    expect(await this.#ask('/')).toEqual({ rounds: this.rounds, pid: this.pid });
+  }
+
   /** Every file and the memory are as the program left them, and it is the same program. */
   async check(): Promise<void> {
     expect(await this.#ask('/check')).toEqual({ rounds: this.rounds, pid: this.pid, wrong: [] });

@@ -17,7 +17,7 @@ import { AGENT_PATH } from '../runtime/oci-spec.ts';
 export const TMP_MARK = '/tmp/.sandbar';
 
 /** What the node itself leaves in a sandbox's root, without leading slash: no part of the changes that become a layer. */
-export const OWN_TRACES = [TMP_MARK.slice(1), 'run/.sandbar-cgroup', '.sandbar'];
+export const OWN_TRACES = [TMP_MARK.slice(1), 'run/.sandbar-cgroup', 'run/e2b', '.sandbar'];
 
 /** The kernel takes one page of mount options. */
 const MOUNT_OPTION_BYTES = 4096;

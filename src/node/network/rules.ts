@@ -215,8 +215,8 @@ ${bandwidth(sandbox, limits.bytesPerSecond)}  chain diverting {
 function bandwidth(sandbox: string, bytesPerSecond: number | undefined): string {
   if (bytesPerSecond === undefined) return '';
   const kilobytes = Math.ceil(bytesPerSecond / 1024);
-  // A packet may be as large as 64 kB on its way through the machine.
-  const limit = `limit rate over ${kilobytes} kbytes/second burst ${Math.max(kilobytes >> 2, 256)} kbytes`;
+  // What was not used for a second may come at once, and this much more: a packet may be as large as 64 kB on its way through the machine.
+  const limit = `limit rate over ${kilobytes} kbytes/second burst 128 kbytes`;
   const set = (name: string) => `  set ${name} {
     type ipv4_addr
     size 65536
