@@ -69,13 +69,8 @@ pub fn idmap(source: &str, target: &str, base: u32, count: u32, read_only: bool)
 
 /// A user namespace that maps 0.. to base.., held open by its descriptor; the process that made it is gone on return.
 fn user_namespace(base: u32, count: u32) -> Outcome<Fd> {
-    let mut pipe = [0 as libc::c_int; 2];
-    // SAFETY: `pipe` has room for two descriptors.
-    check(
-        unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }.into(),
-        "pipe",
-    )?;
-    let (read_end, write_end) = (Fd(pipe[0]), Fd(pipe[1]));
+    // SAFETY: takes nothing, cannot fail.
+    let parent = unsafe { libc::getpid() };
     // clone without shared memory, like fork, but born in a new user namespace.
     // SAFETY: no stack, tid or tls pointers are passed; the child only makes async-signal-safe calls before it exits.
     let child = unsafe {
@@ -90,11 +85,13 @@ fn user_namespace(base: u32, count: u32) -> Outcome<Fd> {
     };
     let child = check(child, "clone user namespace")? as libc::pid_t;
     if child == 0 {
-        let mut byte = 0u8;
-        // SAFETY: in the child: closes its copy of the write end so that the parent's close ends the read, reads into a local byte and exits.
+        // It waits to be killed. A pipe that ends would not do: a child that another thread makes meanwhile holds a copy of it open.
+        // SAFETY: in the child; each call takes plain numbers. It ends with the parent, also with one that is gone already.
         unsafe {
-            libc::close(write_end.0);
-            libc::read(read_end.0, &mut byte as *mut u8 as *mut libc::c_void, 1);
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            while libc::getppid() == parent {
+                libc::pause();
+            }
             libc::_exit(0);
         }
     }
@@ -106,8 +103,38 @@ fn user_namespace(base: u32, count: u32) -> Outcome<Fd> {
         }
         open(&format!("/proc/{child}/ns/user"), libc::O_RDONLY)
     })();
-    drop(write_end);
-    // SAFETY: waits for our own child; no status is asked for.
-    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    // SAFETY: ends our own child, not yet reaped, and waits for it; no status is asked for.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
     mapped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn namespaces_are_made_side_by_side() {
+        // SAFETY: takes nothing, cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            return;
+        }
+        let threads: Vec<_> = (0..8u32)
+            .map(|thread| {
+                thread::spawn(move || {
+                    for round in 0..50 {
+                        user_namespace((1 << 28) + thread * 65_536, 65_536)
+                            .map_err(|error| format!("round {round}: {error}"))
+                            .unwrap();
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
 }
