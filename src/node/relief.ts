@@ -12,9 +12,11 @@ export interface ReliefEvent {
 
 const ROUND_MS = 500;
 const MIB = 1024 * 1024;
-/** Lent to a sandbox that stands still for want of memory, so that its agent can act. */
+/** Lent to a sandbox that stands still for want of memory, so that its agent can act; twice as much each time that was not enough. */
 const LOAN_BYTES = 64 * MIB;
-const RELIEF_TIMEOUT_MS = 20_000;
+const MOST_DOUBLINGS = 3;
+const MEMORY_TIMEOUT_MS = 6_000;
+const PROCESSES_TIMEOUT_MS = 20_000;
 /** A sandbox that stands at a limit and whose agent has not answered for so long is past help. */
 const HOPELESS_MS = 40_000;
 /** Host threads of one guest process in gVisor, and of a sandbox without any; measured 2 and 28. */
@@ -34,8 +36,8 @@ export class Relief {
   readonly #busy = new Set<string>();
   /** Rounds that a sandbox has been seen at its limit of processes without a break. */
   readonly #crowded = new Map<string, number>();
-  /** Since when help has failed. */
-  readonly #failingSince = new Map<string, number>();
+  /** Since when help has failed, and how often. */
+  readonly #failing = new Map<string, { since: number; times: number }>();
   readonly #giveUp: (sandbox: LiveSandbox, why: string) => void;
   #loop: Promise<void> | undefined;
 
@@ -68,7 +70,7 @@ export class Relief {
         // Not awaited: one sandbox that is slow to help must not keep the others waiting.
         void this.#check(sandbox)
           .then(
-            () => this.#failingSince.delete(sandbox.id),
+            () => this.#failing.delete(sandbox.id),
             (error) => this.#failed(sandbox, error),
           )
           .finally(() => this.#busy.delete(sandbox.id));
@@ -93,10 +95,10 @@ export class Relief {
   #failed(sandbox: LiveSandbox, error: unknown): void {
     if (sandbox.ending) return;
     this.#log.debug('relief', { sandbox: sandbox.id, error: messageOf(error) });
-    const since = this.#failingSince.get(sandbox.id) ?? Date.now();
-    this.#failingSince.set(sandbox.id, since);
+    const { since, times } = this.#failing.get(sandbox.id) ?? { since: Date.now(), times: 0 };
+    this.#failing.set(sandbox.id, { since, times: times + 1 });
     if (Date.now() - since < HOPELESS_MS) return;
-    this.#failingSince.delete(sandbox.id);
+    this.#failing.delete(sandbox.id);
     const limit = sandbox.strain ?? `out of memory (${sandbox.record.resources.memoryMb} MB)`;
     this.#giveUp(sandbox, `${limit}: the sandbox did not answer any more`);
   }
@@ -104,9 +106,11 @@ export class Relief {
   async #freeMemory(sandbox: LiveSandbox): Promise<void> {
     const limit = memoryLimit(sandbox);
     const { memoryMb } = sandbox.record.resources;
-    sandbox.group.setMemory(limit + LOAN_BYTES, LOAN_BYTES);
+    // Who stands still for want of memory takes the loan too when it comes.
+    const loan = LOAN_BYTES * 2 ** Math.min(this.#failing.get(sandbox.id)?.times ?? 0, MOST_DOUBLINGS);
+    sandbox.group.setMemory(limit + loan, LOAN_BYTES);
     try {
-      const killed = await sandbox.agent.relieve('memory', AbortSignal.timeout(RELIEF_TIMEOUT_MS));
+      const killed = await sandbox.agent.relieve('memory', AbortSignal.timeout(MEMORY_TIMEOUT_MS));
       if (killed.pid !== 0)
         this.#tell(
           sandbox,
@@ -129,7 +133,7 @@ export class Relief {
   }
 
   async #freeProcesses(sandbox: LiveSandbox): Promise<void> {
-    const killed = await sandbox.agent.relieve('processes', AbortSignal.timeout(RELIEF_TIMEOUT_MS));
+    const killed = await sandbox.agent.relieve('processes', AbortSignal.timeout(PROCESSES_TIMEOUT_MS));
     this.#crowded.delete(sandbox.id);
     if (killed.pid !== 0)
       this.#tell(
