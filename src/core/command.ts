@@ -89,10 +89,11 @@ export function runCommand(
     });
     child.on('close', (status, signal) => {
       settle();
+      // Before the status: a program that has seen its input end early may end in its own good order.
+      if (inputFailure !== undefined) return reject(inputFailure);
       const result = { status: status ?? -1, stdout: stdout.text(), stderr: stderr.text() };
       if (status !== null && okStatuses.includes(status)) return resolve(result);
       if (options.signal?.aborted) return reject(options.signal.reason);
-      if (inputFailure !== undefined) return reject(inputFailure);
       const why = timedOut
         ? `took longer than ${timeoutMs} ms`
         : status === null
