@@ -1,76 +1,88 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Sandbox } from 'e2b';
+import { Layout } from '../src/node/layout.ts';
 import type { TestService } from '../tests/support/service.ts';
+import { FIRST_COMMAND, WHAT } from './names.ts';
 import type { Row } from './report.ts';
-import { repeat, summarize, timed } from './statistics.ts';
+import { repeat, type Summary, Timings, timed } from './statistics.ts';
 
-/** Create and first command in the three shapes of the public ComputeSDK suite: one after the other, staggered, all at once. */
-export async function measureCreate(service: TestService, where: string, count: number): Promise<Row[]> {
-  const { connection } = service;
-  const rows: Row[] = [];
+const POOL_WAIT_MS = 60_000;
+const POOL_QUIET_MS = 300;
 
-  const creates: number[] = [];
-  const kills: number[] = [];
-  const sequential = await repeat(count, async () => {
-    const created = await timed(() => Sandbox.create(connection));
-    creates.push(created.ms);
-    const ran = await timed(() => created.value.commands.run('node -v'));
-    kills.push((await timed(() => created.value.kill())).ms);
-    return created.ms + ran.ms;
+/** Create and kill alone, then create and first command in the three shapes of the public ComputeSDK suite. */
+export async function measureCreate(service: TestService, where: string, count: number, pool: boolean): Promise<Row[]> {
+  const rest = async () => {
+    if (pool) await untilPoolIsFull(service);
+  };
+  // The pool boots ahead only what has been asked for once.
+  await createAndRun(service, 'true');
+
+  const kills = new Timings();
+  const creates = await repeat(count, async () => {
+    await rest();
+    const { ms, value } = await timed(() => Sandbox.create(service.connection));
+    await kills.add(async () => (await timed(() => value.kill())).ms);
+    return ms;
   });
-  rows.push({ what: 'create', where, summary: summarize(creates, sequential.failures) });
-  rows.push({ what: 'create → first command, sequential', where, summary: sequential });
-  rows.push({ what: 'kill', where, summary: summarize(kills) });
+  await rest();
+  const sequential = await repeat(count, () => createAndRun(service, FIRST_COMMAND));
+  await rest();
+  const staggered = await together(service, count, 200);
+  await rest();
+  const burst = await together(service, count, 0);
+  return [
+    { what: WHAT.create, where, summary: creates, ...(pool && { note: 'the pool has refilled before each' }) },
+    { what: 'kill', where, summary: kills.summary },
+    { what: WHAT.firstCommand, where, summary: sequential },
+    { what: WHAT.staggered, where, summary: staggered },
+    { what: WHAT.burst, where, summary: burst },
+  ];
+}
 
-  rows.push({ what: 'create → first command, staggered 200 ms', where, summary: await together(service, count, 200) });
-  rows.push({ what: 'create → first command, burst', where, summary: await together(service, count, 0) });
-  return rows;
+/** From nothing to the end of a command, ms. The sandbox is gone afterwards, whatever became of the command. */
+export async function createAndRun(service: TestService, command: string): Promise<number> {
+  const before = performance.now();
+  const sandbox = await Sandbox.create(service.connection);
+  try {
+    await sandbox.commands.run(command);
+    return performance.now() - before;
+  } finally {
+    await sandbox.kill();
+  }
 }
 
 /** `count` creates, each begun `gapMs` after the one before, whether that has come back or not. */
-async function together(service: TestService, count: number, gapMs: number) {
-  const times: number[] = [];
-  let failures = 0;
+async function together(service: TestService, count: number, gapMs: number): Promise<Summary> {
+  const timings = new Timings();
   await Promise.all(
     Array.from({ length: count }, async (_, index) => {
       await delay(index * gapMs);
-      try {
-        const before = performance.now();
-        const sandbox = await Sandbox.create(service.connection);
-        await sandbox.commands.run('node -v');
-        times.push(performance.now() - before);
-        await sandbox.kill();
-      } catch {
-        failures++;
-      }
+      await timings.add(() => createAndRun(service, FIRST_COMMAND));
     }),
   );
-  return summarize(times, failures);
+  return timings.summary;
 }
 
-/** Create → command → kill as fast as it goes for a while, with a fixed number under way. */
-export async function measureSustained(service: TestService, where: string, seconds: number): Promise<Row> {
-  const until = Date.now() + seconds * 1000;
-  let done = 0;
-  let failed = 0;
-  await Promise.all(
-    Array.from({ length: 4 }, async () => {
-      while (Date.now() < until) {
-        try {
-          const sandbox = await Sandbox.create(service.connection);
-          await sandbox.commands.run('true');
-          await sandbox.kill();
-          done++;
-        } catch {
-          failed++;
-        }
-      }
-    }),
-  );
-  return {
-    what: `create → command → kill for ${seconds} s`,
-    where,
-    value: `${(done / seconds).toFixed(1)}/s`,
-    note: `${failed} failed`,
-  };
+/** Resolves when a sandbox is ready ahead and nothing has been booting for a while. */
+async function untilPoolIsFull(service: TestService): Promise<void> {
+  const giveUpAt = Date.now() + POOL_WAIT_MS;
+  for (let quietSince = Date.now(); Date.now() - quietSince < POOL_QUIET_MS; await delay(20)) {
+    const states = sandboxStates(service.stateDir);
+    if (!states.includes('pooled') || states.includes('booting')) quietSince = Date.now();
+    if (Date.now() > giveUpAt) throw new Error('the warm pool does not fill');
+  }
+}
+
+function sandboxStates(stateDir: string): string[] {
+  const layout = new Layout(stateDir);
+  return readdirSync(layout.sandboxesDir).map((id) => {
+    try {
+      const text = readFileSync(path.join(layout.sandboxDir(id), 'record.json'), 'utf8');
+      return (JSON.parse(text) as { state: string }).state;
+    } catch {
+      return 'going';
+    }
+  });
 }

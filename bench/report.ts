@@ -1,15 +1,14 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, release, totalmem } from 'node:os';
 import path from 'node:path';
-import type { Summary } from './statistics.ts';
+import type { Figure, Summary } from './statistics.ts';
 
-/** One line of a table: what was measured, where, and the figures. */
+/** One line of a table: what was measured, where, and the figures; without figures it says in its note why there are none. */
 export interface Row {
   what: string;
   where: string;
   summary?: Summary;
-  /** A figure that is not a timing. */
-  value?: string;
+  figure?: Figure;
   note?: string;
 }
 
@@ -25,20 +24,31 @@ export function environment(versions: Record<string, string>): Record<string, st
   };
 }
 
-export function printTable(title: string, rows: readonly Row[]): void {
-  const head = ['', 'where', 'median ms', 'p95', 'p99', 'n', 'failed', ''];
-  const lines = rows.map((row) => [
-    row.what,
-    row.where,
-    row.summary ? milliseconds(row.summary.medianMs) : (row.value ?? '–'),
-    row.summary ? milliseconds(row.summary.p95Ms) : '',
-    row.summary ? milliseconds(row.summary.p99Ms) : '',
-    row.summary ? String(row.summary.samples) : '',
-    row.summary ? String(row.summary.failures) : '',
-    row.note ?? '',
-  ]);
+export function printRows(title: string, rows: readonly Row[]): void {
+  printTable(
+    title,
+    ['', 'where', 'median', 'p95', 'p99', 'n', 'failed', 'success', ''],
+    rows.map(({ what, where, summary, figure, note }) => {
+      const tally = summary ?? figure;
+      const remarks = [note, tally?.firstFailure?.slice(0, 200)].filter((text) => text !== undefined);
+      return [
+        what,
+        where,
+        summary ? milliseconds(summary.medianMs) : figure ? quantity(figure.value, figure.unit) : '–',
+        summary ? milliseconds(summary.p95Ms) : '',
+        summary ? milliseconds(summary.p99Ms) : '',
+        tally ? String(tally.samples) : '0',
+        tally ? String(tally.failures) : '0',
+        tally ? successRate(tally) : '',
+        remarks.join('; '),
+      ];
+    }),
+  );
+}
+
+export function printTable(title: string, head: readonly string[], lines: readonly string[][]): void {
   const widths = head.map((cell, column) => Math.max(cell.length, ...lines.map((line) => (line[column] ?? '').length)));
-  const render = (line: string[]) =>
+  const render = (line: readonly string[]) =>
     line
       .map((cell, column) => cell.padEnd(widths[column] ?? 0))
       .join('  ')
@@ -54,6 +64,16 @@ export function writeResults(directory: string, results: object): string {
   return file;
 }
 
-function milliseconds(value: number): string {
-  return Number.isNaN(value) ? '–' : value.toFixed(value < 10 ? 2 : 1);
+export function milliseconds(value: number): string {
+  return quantity(value, 'ms');
+}
+
+export function quantity(value: number, unit: string): string {
+  if (Number.isNaN(value)) return '–';
+  const digits = Number.isInteger(value) ? 0 : value < 10 ? 2 : value < 1000 ? 1 : 0;
+  return `${value.toFixed(digits)} ${unit}`;
+}
+
+function successRate({ samples, failures }: { samples: number; failures: number }): string {
+  return samples + failures === 0 ? '' : `${((100 * samples) / (samples + failures)).toFixed(1)} %`;
 }

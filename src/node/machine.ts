@@ -171,7 +171,7 @@ export class Machine {
     for (const runtime of runtimes) await runtime.clear(id, this.#layout.sandboxDir(id), options);
     await group.remove();
     await this.groups.removeStray(id);
-    if (record?.slot !== undefined) await this.slots.release(record.slot);
+    if (record?.slot !== undefined) this.slots.release(record.slot);
   }
 
   /** Makes a sandbox trust the service's authority, where its rules need that. */

@@ -23,7 +23,7 @@ template = (
     .run_cmd("echo hello $NAME")
     .copy("data.txt", "/opt/data.txt", user="root", mode=0o640)
     .copy("app", "/srv/app")
-    .set_workdir("/srv")
+    .set_workdir("/srv/app")
     .make_dir("made")
     .set_user("user")
     .set_start_cmd("python3 -m http.server 8400", wait_for_port(8400))
@@ -35,8 +35,8 @@ assert sorted(info.tags) == ["stable", "v1"], info.tags
 assert "[builder 2/7] [stdout]: hello python" in lines, lines
 
 sandbox = Sandbox.create("from-python:stable")
-shown = sandbox.commands.run("stat -c '%U %a' /opt/data.txt; readlink app/link.py; pwd; curl -s -o /dev/null -w '%{http_code}' localhost:8400").stdout
-assert shown == "root 640\nmain.py\n/srv\n200", shown
+shown = sandbox.commands.run("stat -c '%U %a' /opt/data.txt; readlink link.py; pwd; curl -s -o /dev/null -w '%{http_code}' localhost:8400").stdout
+assert shown == "root 640\nmain.py\n/srv/app\n200", shown
 sandbox.kill()
 
 assert Template.exists("from-python")

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Authority } from '../../core/certificates.ts';
 import { runCommand } from '../../core/command.ts';
@@ -52,6 +53,8 @@ export interface AdoptedSlot {
 
 /** Between a change of policy and the moment when the kernel forgets the connections that it forbids. */
 const CUT_AFTER_MS = 1_000;
+const MOST_CLEARED_AT_ONCE = 16;
+const CLEAR_AGAIN_MS = 1_000;
 const NETNS_DIR = '/run/netns';
 const OPEN = new CompiledPolicy(OPEN_POLICY);
 
@@ -68,6 +71,9 @@ export class NetworkSlots {
   readonly #used = new Set<number>();
   /** Freed indexes, oldest first: an address rests as long as possible before somebody else has it. */
   readonly #free: number[] = [];
+  /** Slots given back and not yet taken apart. */
+  readonly #released = new Set<number>();
+  #clearing: Promise<void> | undefined;
   #fence: Fence | undefined;
   #range = new AddressRange('10.213.0.0/16');
   #filling: Promise<void> | undefined;
@@ -123,6 +129,7 @@ export class NetworkSlots {
   async stop(): Promise<void> {
     this.#stopped = true;
     await this.#filling;
+    await this.#clearing;
     const idle = this.#ready.splice(0);
     for (const slot of idle) await this.#takeApart(slot.index);
     await this.#fence?.expel(idle.map((slot) => this.#fenced(slot.index)));
@@ -174,18 +181,19 @@ export class NetworkSlots {
     this.#occupants.setSecrets(sandboxId, secrets);
   }
 
-  /** Takes a used slot apart; its addresses come back last in line. */
-  async release(index: number): Promise<void> {
-    if (!this.#used.has(index)) return;
+  /**
+   * Gives a used slot back, whose sandbox is gone: nothing goes in or out through it any more. It is taken apart in the background, several at a
+   * time; its addresses come back last in line.
+   */
+  release(index: number): void {
+    if (!this.#used.has(index) || this.#released.has(index)) return;
     const { guest } = this.slot(index);
-    await this.#takeApart(index);
-    await this.#fence?.expel([this.#fenced(index)]);
+    this.#released.add(index);
     this.#occupants.remove(guest);
     this.#egress?.cutAll(guest);
-    await forgetConnections(guest);
-    this.#used.delete(index);
-    this.#free.push(index);
-    this.#refill();
+    this.#clearing ??= this.#clearReleased().finally(() => {
+      this.#clearing = undefined;
+    });
   }
 
   slot(index: number): Slot {
@@ -259,6 +267,27 @@ export class NetworkSlots {
       for (const index of indexes) await this.#takeApart(index).catch(() => undefined);
       this.#free.push(...indexes);
       throw error;
+    }
+  }
+
+  async #clearReleased(): Promise<void> {
+    while (this.#released.size > 0) {
+      const batch = [...this.#released].slice(0, MOST_CLEARED_AT_ONCE);
+      try {
+        await Promise.all(batch.map((index) => this.#takeApart(index)));
+        await this.#fence?.expel(batch.map((index) => this.#fenced(index)));
+        for (const index of batch) await forgetConnections(this.slot(index).guest);
+        for (const index of batch) {
+          this.#released.delete(index);
+          this.#used.delete(index);
+          this.#free.push(index);
+        }
+        this.#refill();
+      } catch (error) {
+        this.#log.error('cannot take network slots apart', { slots: batch.join(' '), error: String(error) });
+        if (this.#stopped) return;
+        await delay(CLEAR_AGAIN_MS);
+      }
     }
   }
 
