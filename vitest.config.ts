@@ -1,34 +1,28 @@
 import { configDefaults, defineConfig } from 'vitest/config';
 
-/**
- * Suites that take long or load the whole machine. `SANDBAR_TEST_FULL=1` runs them too, and at full size.
- */
-const FULL_ONLY = [
-  'tests/stress/**',
-  'tests/hostile/**',
-  'tests/python/**',
-  'tests/network/{cost,crash,gateway,headers,names,python,tls}.test.ts',
-  'tests/templates/**',
-  'tests/lifecycle/{cli,crash,cycles,forks,history,many-rows,python,reboot,transitions,wake}.test.ts',
-];
-const full = process.env['SANDBAR_TEST_FULL'] === '1';
+/** Files that measure, that load the whole machine, or that put the internet of the tests on it: one at a time, after all others. */
+const ALONE = ['tests/stress/**/*.test.ts', 'tests/hostile/**/*.test.ts', 'tests/network/**/*.test.ts'];
+/** Real sandboxes take their time. */
+const patience = { testTimeout: 120_000, hookTimeout: 120_000 };
 
 export default defineConfig({
   test: {
     projects: [
       {
-        test: { name: 'unit', include: ['src/**/*.test.ts'] },
+        test: { name: 'unit', include: ['src/**/*.test.ts'], sequence: { groupOrder: 0 } },
       },
       {
         test: {
           name: 'blackbox',
           include: ['tests/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...(full ? [] : FULL_ONLY)],
-          // Real sandboxes on one machine: a file that measures or counts must have it to itself.
-          fileParallelism: false,
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          exclude: [...configDefaults.exclude, ...ALONE],
+          maxWorkers: 2,
+          sequence: { groupOrder: 1 },
+          ...patience,
         },
+      },
+      {
+        test: { name: 'alone', include: ALONE, fileParallelism: false, sequence: { groupOrder: 2 }, ...patience },
       },
     ],
   },

@@ -1,9 +1,11 @@
 import { Sandbox } from 'e2b';
+import type { RuntimeName } from '../src/core/config.ts';
 import { newSandboxId, newUuid } from '../src/core/ids.ts';
 import { type Database, openDatabase } from '../src/db/database.ts';
 import { sandboxColumns, sandboxEventColumns } from '../src/db/schema.ts';
+import { newEventId } from '../src/events/event-id.ts';
 import { rowOf } from '../tests/support/rows.ts';
-import { startTestService, type TestService, type TestServiceOptions } from '../tests/support/service.ts';
+import { startTestService, type TestService } from '../tests/support/service.ts';
 import type { Row } from './report.ts';
 import { repeat, timed } from './statistics.ts';
 
@@ -18,7 +20,7 @@ export interface GrowthSize {
  * The same calls with few and with many sandboxes of the past in the store: paused ones, and the events of as many that were killed. The rows
  * are put beside the service into its store; no machine knows of them, so they are gone before the service stops.
  */
-export async function measureGrowth(runtime: TestServiceOptions['runtime'] & string, size: GrowthSize): Promise<Row[]> {
+export async function measureGrowth(runtime: RuntimeName, size: GrowthSize): Promise<Row[]> {
   const service = await startTestService({ runtime });
   try {
     const database = await openDatabase({ stateDir: service.stateDir, databaseUrl: undefined });
@@ -101,9 +103,15 @@ async function fill(database: Database, count: number): Promise<string[]> {
 
 /** What stays of a sandbox that was killed. */
 function pastEvents(teamId: string, createdAt: number) {
-  const common = { teamId, sandboxId: newSandboxId(), templateId: 'template', buildId: 'build', executionId: newUuid() };
+  const common = {
+    teamId,
+    sandboxId: newSandboxId(),
+    templateId: 'template',
+    buildId: 'build',
+    executionId: newUuid(),
+  };
   return ['sandbox.lifecycle.created', 'sandbox.lifecycle.killed'].map((type) => ({
-    id: newUuid(),
+    id: newEventId(createdAt),
     ...common,
     type,
     data: {},

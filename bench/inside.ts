@@ -1,57 +1,75 @@
-import { randomBytes } from 'node:crypto';
 import { Sandbox } from 'e2b';
 import type { TestService } from '../tests/support/service.ts';
+import { TRUE_IN_A_LOGIN_SHELL, WHAT } from './names.ts';
 import type { Row } from './report.ts';
-import { repeat, timed } from './statistics.ts';
+import { repeat, repeatRate, summarize, timed } from './statistics.ts';
+
+export interface InsideSize {
+  calls: number;
+  lists: number;
+  outputMb: number;
+}
 
 const MIB = 1024 * 1024;
+const ENTRIES = 10_000;
+const LONG = { timeoutMs: 600_000 };
 
-/** The in-sandbox interface: a command's round trip, small and large files, output, a large directory. */
-export async function measureInside(service: TestService, where: string, count: number): Promise<Row[]> {
-  const sandbox = await Sandbox.create({ ...service.connection, timeoutMs: 600_000 });
+/** Starts the command again and again from inside and prints what each took, ms: the floor of every way to run it. */
+const SPAWN_LOOP = `
+import json, os, sys, time
+command, count, times = json.loads(sys.argv[1]), int(sys.argv[2]), []
+for _ in range(count):
+    before = time.perf_counter()
+    os.waitpid(os.posix_spawn(command[0], command, os.environ), 0)
+    times.append((time.perf_counter() - before) * 1000)
+print(json.dumps(times))
+`;
+
+/** The in-sandbox interface: a command's round trip, small files, output, a large directory. */
+export async function measureInside(service: TestService, where: string, size: InsideSize): Promise<Row[]> {
+  const sandbox = await Sandbox.create({ ...service.connection, ...LONG });
   try {
     const rows: Row[] = [];
-    const row = async (what: string, work: () => Promise<unknown>, samples = count) =>
+    const row = async (what: string, work: () => Promise<unknown>, samples = size.calls) => {
+      await work();
       rows.push({ what, where, summary: await repeat(samples, async () => (await timed(work)).ms) });
-    await row('exec true', () => sandbox.commands.run('true'));
+    };
+    await row(WHAT.exec, () => sandbox.commands.run('true'));
+    rows.push(await spawning(sandbox, where, size.calls));
     const small = 'x'.repeat(1024);
-    await row('write 1 KB', () => sandbox.files.write('/home/user/small', small));
-    await row('read 1 KB', () => sandbox.files.read('/home/user/small'));
-    await sandbox.commands.run('mkdir -p many && cd many && for i in $(seq 10000); do : > f$i; done', {
-      timeoutMs: 300_000,
+    await row(WHAT.writeSmall, () => sandbox.files.write('/home/user/small', small));
+    await row(WHAT.readSmall, () => sandbox.files.read('/home/user/small'));
+    await sandbox.commands.run(`mkdir many && cd many && for i in $(seq ${ENTRIES}); do : > f$i; done`, LONG);
+    await row(`list ${ENTRIES.toLocaleString('en')} entries`, () => list(sandbox), size.lists);
+    rows.push({
+      what: WHAT.output,
+      where,
+      figure: await repeatRate(3, size.outputMb, () => output(sandbox, size.outputMb)),
+      note: `${size.outputMb} MB`,
     });
-    await row('list 10,000 entries', () => sandbox.files.list('/home/user/many'), 5);
-    rows.push(...(await throughput(sandbox, where)));
     return rows;
   } finally {
     await sandbox.kill();
   }
 }
 
-async function throughput(sandbox: Sandbox, where: string): Promise<Row[]> {
-  const sizeMib = 256;
-  const block = randomBytes(MIB);
-  const body = new Blob(Array.from({ length: sizeMib }, () => block));
-  const rate = (ms: number) => `${Math.round((sizeMib * 1000) / ms)} MB/s`;
-  const up = await timed(() => sandbox.files.write('/home/user/large', body.stream()));
-  const down = await timed(async () => {
-    const stream = await sandbox.files.read('/home/user/large', { format: 'stream' });
-    for await (const _ of stream) {
-      // Only counted by time.
-    }
-  });
-  let bytes = 0;
-  const output = await timed(() =>
-    sandbox.commands.run('head -c 67108864 /dev/zero | tr "\\0" x', {
-      onStdout: (data) => {
-        bytes += data.length;
-      },
-      timeoutMs: 120_000,
-    }),
-  );
-  return [
-    { what: `upload ${sizeMib} MB`, where, value: rate(up.ms) },
-    { what: `download ${sizeMib} MB`, where, value: rate(down.ms) },
-    { what: 'output of a command', where, value: `${Math.round(bytes / MIB / (output.ms / 1000))} MB/s` },
-  ];
+async function spawning(sandbox: Sandbox, where: string, count: number): Promise<Row> {
+  await sandbox.files.write('/home/user/spawn.py', SPAWN_LOOP);
+  const command = `python3 /home/user/spawn.py '${JSON.stringify(TRUE_IN_A_LOGIN_SHELL)}' ${count}`;
+  const { stdout } = await sandbox.commands.run(command, LONG);
+  return { what: WHAT.spawn, where, summary: summarize(JSON.parse(stdout) as number[]) };
+}
+
+async function list(sandbox: Sandbox): Promise<void> {
+  const entries = await sandbox.files.list('/home/user/many');
+  if (entries.length !== ENTRIES) throw new Error(`${entries.length} entries were listed`);
+}
+
+async function output(sandbox: Sandbox, megabytes: number): Promise<void> {
+  let received = 0;
+  const onStdout = (data: string) => {
+    received += data.length;
+  };
+  await sandbox.commands.run(`head -c ${megabytes * MIB} /dev/zero | tr '\\0' x`, { onStdout, ...LONG });
+  if (received !== megabytes * MIB) throw new Error(`${received} bytes came`);
 }

@@ -6,7 +6,7 @@ import { Sandbox, Template } from 'e2b';
 import type { RuntimeName } from '../src/core/config.ts';
 import { startTestService, type TestService } from '../tests/support/service.ts';
 import type { Row } from './report.ts';
-import { repeat, type Summary, summarize, timed } from './statistics.ts';
+import { type Figure, repeat, type Summary, Timings, timed } from './statistics.ts';
 
 export interface LifecycleSize {
   /** Memory that a program in the sandbox holds, MiB. */
@@ -19,6 +19,7 @@ const LONG = { timeoutMs: 3_600_000 };
 const NO_WAIT = { requestTimeoutMs: 0 };
 const BIG = 'bench-big';
 const MIB = 1024 * 1024;
+const RESUME = (how: string) => `resume (${how}) and a command`;
 
 /** Pause and resume by size of memory, by thaw and from disk; snapshots, forks and the size of images. */
 export async function measureLifecycle(runtime: RuntimeName, size: LifecycleSize): Promise<Row[]> {
@@ -28,8 +29,10 @@ export async function measureLifecycle(runtime: RuntimeName, size: LifecycleSize
     ['3600', 'thaw'],
     ['0', 'from disk'],
   ] as const) {
-    // A container has its memory nowhere else.
-    if (runtime === 'container' && how === 'from disk') continue;
+    if (runtime === 'container' && how === 'from disk') {
+      rows.push({ what: RESUME(how), where: runtime, note: 'a container has its memory nowhere else' });
+      continue;
+    }
     const service = await startTestService({
       runtime,
       env: { SANDBAR_PAUSE_HOLD_SECONDS: hold, SANDBAR_WARM_POOL: '0' },
@@ -56,9 +59,9 @@ async function measurePauses(
 ): Promise<Row[]> {
   const sandbox = await holding(service, template, memoryMb);
   const where = `${runtime}, ${memoryMb} MB`;
-  const pauses: number[] = [];
+  const pauses = new Timings();
   const resumes = await repeat(rounds, async () => {
-    pauses.push((await timed(() => sandbox.pause(NO_WAIT))).ms);
+    await pauses.add(async () => (await timed(() => sandbox.pause(NO_WAIT))).ms);
     if (how === 'from disk') await untilLetGo(service, sandbox.sandboxId);
     // Resumed is when a command answers again.
     return (
@@ -68,11 +71,11 @@ async function measurePauses(
       })
     ).ms;
   });
-  const rows: Row[] = [{ what: `resume (${how}) and a command`, where, summary: resumes }];
+  const rows: Row[] = [{ what: RESUME(how), where, summary: resumes }];
   if (how === 'thaw') {
-    rows.unshift({ what: 'pause', where, summary: summarize(pauses) });
+    rows.unshift({ what: 'pause', where, summary: pauses.summary });
     rows.push(...(await measureSnapshot(service, sandbox, where, rounds)));
-    if (runtime === 'gvisor') rows.push({ what: 'image on disk', where, value: await imageSize(service, sandbox) });
+    if (runtime === 'gvisor') rows.push({ what: 'image on disk', where, figure: await imageSize(service, sandbox) });
   }
   await sandbox.kill();
   return rows;
@@ -140,9 +143,9 @@ async function untilLetGo(service: TestService, id: string): Promise<void> {
   while ((JSON.parse(readFileSync(record, 'utf8')) as { pid: number }).pid !== 0) await delay(5);
 }
 
-async function imageSize(service: TestService, { sandboxId }: Sandbox): Promise<string> {
+async function imageSize(service: TestService, { sandboxId }: Sandbox): Promise<Figure> {
   const image = path.join(service.stateDir, 'sandboxes', sandboxId, 'image');
   const files = await readdir(image, { recursive: true });
   const bytes = files.reduce((sum, file) => sum + statSync(path.join(image, file)).blocks * 512, 0);
-  return `${(bytes / MIB).toFixed(1)} MiB`;
+  return { value: bytes / MIB, unit: 'MiB', samples: 1, failures: 0 };
 }

@@ -1,44 +1,27 @@
 import { parseArgs } from 'node:util';
 import { version } from '../src/cli/version.ts';
-import { loadConfig, type RuntimeName } from '../src/core/config.ts';
-import { locateArtifacts } from '../src/setup/artifacts.ts';
-import { startTestService } from '../tests/support/service.ts';
-import { measureCreate, measureSustained } from './create.ts';
-import { measureInside } from './inside.ts';
-import { measureLifecycle } from './lifecycle.ts';
-import { measureMemory } from './memory.ts';
-import { measurePeers } from './peers.ts';
-import { environment, printTable, type Row, writeResults } from './report.ts';
-import { measureTemplates } from './templates.ts';
+import { runCommand } from '../src/core/command.ts';
+import { loadConfig } from '../src/core/config.ts';
+import { messageOf } from '../src/core/errors.ts';
+import { type Artifacts, locateArtifacts } from '../src/setup/artifacts.ts';
+import { findProgram } from '../src/setup/find-program.ts';
+import { RUNTIMES } from '../tests/support/node.ts';
+import { endOnSignals, isInterrupted } from './closing.ts';
+import { printSideBySide } from './comparison.ts';
+import { PARTS, type Part } from './parts.ts';
+import { environment, printRows, type Row, writeResults } from './report.ts';
+import { FULL, QUICK } from './sizes.ts';
+import { printTargets, targetsOf } from './targets.ts';
 
-const { values } = parseArgs({
-  options: {
-    quick: { type: 'boolean', default: false },
-    only: { type: 'string' },
-    runtime: { type: 'string' },
-  },
-});
-const size = values.quick
-  ? {
-      creates: 10,
-      execs: 20,
-      memory: [1, 5],
-      seconds: 5,
-      peers: 3,
-      lifecycle: { memoryMb: [50], rounds: 3, forks: [1, 10] },
-    }
-  : {
-      creates: 100,
-      execs: 100,
-      memory: [1, 50, 200],
-      seconds: 60,
-      peers: 20,
-      lifecycle: { memoryMb: [50, 500, 2000], rounds: 5, forks: [1, 10, 100] },
-    };
-const wanted = (name: string) => values.only === undefined || values.only.split(',').includes(name);
+const USAGE = `npm run bench -- [--quick] [--only part,…] [--runtime container|gvisor]
+parts: ${Object.keys(PARTS).join(', ')}`;
 
+const ended = endOnSignals();
+const { parts, wantedRuntimes, sizes } = readArguments();
 const artifacts = locateArtifacts(loadConfig(process.env));
-const about = environment({ sandbar: version, runsc: artifacts.runsc?.version ?? 'none' });
+// Without runsc the service falls back to containers, which must not be taken for gVisor.
+const runtimes = wantedRuntimes.filter((name) => name === 'container' || artifacts.runsc !== undefined);
+const about = environment(await versions(artifacts));
 console.log(
   Object.entries(about)
     .map(([name, value]) => `${name.padEnd(8)} ${value}`)
@@ -46,38 +29,63 @@ console.log(
 );
 
 const rows: Row[] = [];
-const show = (title: string, more: Row[]) => {
-  rows.push(...more);
-  printTable(title, more);
-};
-
-const runtimes: RuntimeName[] =
-  values.runtime === undefined ? ['container', 'gvisor'] : [values.runtime as RuntimeName];
-for (const runtime of runtimes) {
-  for (const pool of [0, 16]) {
-    const where = `${runtime}, ${pool === 0 ? 'cold' : 'warm pool'}`;
-    if (!wanted('create')) continue;
-    const service = await startTestService({ runtime, env: { SANDBAR_WARM_POOL: String(pool) } });
-    try {
-      show(`Create on ${where}`, await measureCreate(service, where, size.creates));
-      show(`Sustained on ${where}`, [await measureSustained(service, where, size.seconds)]);
-    } finally {
-      await service.dispose();
-    }
-  }
-  const service = await startTestService({ runtime });
+let failed = 0;
+for (const [name, part] of parts) {
+  const show = (title: string, more: Row[]) => {
+    rows.push(...more);
+    printRows(title, more);
+  };
+  if (isInterrupted()) await ended;
   try {
-    if (wanted('inside')) show(`Inside on ${runtime}`, await measureInside(service, runtime, size.execs));
-    if (wanted('memory')) show(`Memory on ${runtime}`, await measureMemory(service, runtime, size.memory));
-  } finally {
-    await service.dispose();
+    await part({ artifacts, runtimes, sizes, show });
+  } catch (error) {
+    // The other parts are still worth their time.
+    failed++;
+    show(`${name} failed`, [{ what: name, where: '', note: messageOf(error) }]);
   }
 }
-if (wanted('lifecycle'))
-  for (const runtime of runtimes) show(`Lifecycle on ${runtime}`, await measureLifecycle(runtime, size.lifecycle));
-if (wanted('templates')) show('Templates', await measureTemplates(artifacts, runtimes, values.quick ? 3 : 10));
-if (wanted('peers')) show('Beside', await measurePeers(artifacts, size.peers));
-console.log(
-  `\nwritten to ${writeResults('bench/results', { at: new Date().toISOString(), environment: about, rows })}`,
-);
-process.exit(0);
+if (isInterrupted()) await ended;
+
+printSideBySide(rows, runtimes);
+const targets = targetsOf(rows, runtimes, Math.max(...sizes.memory.counts));
+printTargets(targets);
+const results = { at: new Date().toISOString(), environment: about, sizes, rows, targets };
+console.log(`\nwritten to ${writeResults('bench/results', results)}`);
+process.exit(failed === 0 ? 0 : 1);
+
+function readArguments() {
+  const { values } = parseArgs({
+    options: {
+      quick: { type: 'boolean', default: false },
+      only: { type: 'string' },
+      runtime: { type: 'string' },
+    },
+  });
+  const wanted = values.only?.split(',') ?? Object.keys(PARTS);
+  const unknown = wanted.filter((name) => !(name in PARTS));
+  const wantedRuntimes = RUNTIMES.filter((name) => values.runtime === undefined || name === values.runtime);
+  if (unknown.length > 0 || wantedRuntimes.length === 0) {
+    console.error(USAGE);
+    process.exit(2);
+  }
+  return {
+    parts: Object.entries<Part>(PARTS).filter(([name]) => wanted.includes(name)),
+    wantedRuntimes,
+    sizes: values.quick ? QUICK : FULL,
+  };
+}
+
+async function versions({ runsc, crun }: Artifacts): Promise<Record<string, string>> {
+  const firstLine = async (program: string | undefined, flag: string) => {
+    if (program === undefined) return 'none';
+    const { stdout, stderr } = await runCommand(program, [flag]);
+    return (stdout || stderr).split('\n')[0] ?? '';
+  };
+  return {
+    sandbar: version,
+    runsc: runsc?.version ?? 'none',
+    crun: await firstLine(crun, '--version'),
+    docker: await firstLine(findProgram('dockerd'), '--version'),
+    nginx: await firstLine(findProgram('nginx'), '-v'),
+  };
+}

@@ -1,19 +1,16 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Sandbox } from 'e2b';
 import type { RuntimeName } from '../src/core/config.ts';
 import { Layout } from '../src/node/layout.ts';
-import { findProgram } from '../src/setup/find-program.ts';
 import { TestInternet } from '../tests/support/internet.ts';
 import { startTestService, type TestService } from '../tests/support/service.ts';
+import { WHAT } from './names.ts';
+import { startNginxProxy } from './nginx.ts';
 import type { Row } from './report.ts';
-import { type Summary, summarize } from './statistics.ts';
+import { repeatRate, type Summary, summarize } from './statistics.ts';
 
 export interface NetworkSize {
   /** How long each way is asked. */
@@ -24,6 +21,7 @@ export interface NetworkSize {
 
 const CONNECTIONS = 32;
 const MB = 1024 * 1024;
+const ROUNDS = 3;
 
 /** A server inside that answers at once, so that what is measured is the way to it. */
 const SERVER = `
@@ -56,24 +54,25 @@ async function gateway(service: TestService, where: string, { seconds }: Network
   const guest = addressOf(service, sandbox.sandboxId);
   const host = `3000-${sandbox.sandboxId}.${service.domain}`;
   const rows: Row[] = [];
-  const add = async (way: string, address: string, port: number) => {
+  const add = async (what: string, address: string, port: number) => {
     const { perSecond, summary } = await load({ address, port, host, seconds });
     rows.push({
-      what: `1 kB requests, ${way}`,
+      what,
       where,
       summary,
       note: `${perSecond.toFixed(0)}/s, ${CONNECTIONS} connections`,
     });
   };
-  await add('directly', guest, 3000);
-  await add('through the gateway', '127.0.0.1', service.port);
-  const nginx = await startNginx(guest);
-  if (nginx === undefined)
-    rows.push({ what: '1 kB requests, through nginx', where, value: '–', note: 'nginx is not installed' });
-  else {
-    await add('through nginx', '127.0.0.1', nginx.port);
-    await nginx.stop();
-  }
+  await add(WHAT.direct, guest, 3000);
+  await add(WHAT.gateway, '127.0.0.1', service.port);
+  const nginx = await startNginxProxy(`${guest}:3000`);
+  if (nginx === undefined) rows.push({ what: WHAT.proxied, where, note: 'nginx is not installed' });
+  else
+    try {
+      await add(WHAT.proxied, '127.0.0.1', nginx.port);
+    } finally {
+      await nginx.stop();
+    }
   await sandbox.kill();
   return rows;
 }
@@ -92,18 +91,12 @@ async function egress(service: TestService, where: string, { megabytes }: Networ
   const rows: Row[] = [];
   for (const [name, network, url] of ways) {
     await sandbox.updateNetwork(network as never);
-    let best = 0;
-    for (let round = 0; round < 3; round++) {
-      const command = `curl -sS -o /dev/null -w '%{speed_download}' '${url}/bytes?n=${megabytes * MB}'`;
+    const figure = await repeatRate(ROUNDS, megabytes, async () => {
+      const command = `curl -sS --fail -o /dev/null -w '%{size_download}' '${url}/bytes?n=${megabytes * MB}'`;
       const { stdout } = await sandbox.commands.run(command, { timeoutMs: 300_000 });
-      best = Math.max(best, Number(stdout));
-    }
-    rows.push({
-      what: `download, ${name}`,
-      where,
-      value: `${(best / MB).toFixed(0)} MB/s`,
-      note: `best of 3 × ${megabytes} MB`,
+      if (Number(stdout) !== megabytes * MB) throw new Error(`${stdout} bytes came`);
     });
+    rows.push({ what: `download, ${name}`, where, figure, note: `${megabytes} MB` });
   }
   await sandbox.kill();
   return rows;
@@ -129,40 +122,6 @@ async function load(target: {
   return { perSecond: times.length / target.seconds, summary: summarize(times, failures) };
 }
 
-/** nginx in front of the same server, as its manual has a reverse proxy; undefined where there is none. */
-async function startNginx(guest: string): Promise<{ port: number; stop: () => Promise<void> } | undefined> {
-  const program = findProgram('nginx');
-  if (program === undefined) return undefined;
-  const directory = mkdtempSync(path.join(tmpdir(), 'sandbar-nginx-'));
-  const port = await freePort();
-  const file = path.join(directory, 'nginx.conf');
-  writeFileSync(
-    file,
-    `daemon off; worker_processes 1; pid ${directory}/pid; error_log ${directory}/error.log;
-events { worker_connections 1024; }
-http {
-  access_log off; client_body_temp_path ${directory}/body; proxy_temp_path ${directory}/proxy;
-  fastcgi_temp_path ${directory}/f; uwsgi_temp_path ${directory}/u; scgi_temp_path ${directory}/s;
-  upstream guest { server ${guest}:3000; keepalive 64; }
-  server {
-    listen 127.0.0.1:${port};
-    keepalive_requests 10000000;
-    location / { proxy_pass http://guest; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $host; proxy_buffering off; }
-  }
-}`,
-  );
-  const child: ChildProcess = spawn(program, ['-p', directory, '-c', file], { stdio: 'ignore' });
-  await delay(500);
-  if (child.exitCode !== null) return undefined;
-  const stop = async () => {
-    const ended = once(child, 'exit');
-    child.kill('SIGTERM');
-    await ended;
-    rmSync(directory, { recursive: true, force: true });
-  };
-  return { port, stop };
-}
-
 /** The address of a sandbox on this machine. */
 function addressOf(service: TestService, sandboxId: string): string {
   const layout = new Layout(service.stateDir);
@@ -173,12 +132,4 @@ function addressOf(service: TestService, sandboxId: string): string {
   const [a, b] = range.split('.');
   const low = slot * 4 + 2;
   return `${a}.${b}.${low >> 8}.${low & 255}`;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }

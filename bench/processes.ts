@@ -3,23 +3,20 @@ import { Layout } from '../src/node/layout.ts';
 
 const CLOCK_TICKS_PER_SECOND = 100;
 
-/** Processes of a service's sandboxes: those in their control groups, and any other that bears the state directory on its command line. */
+/** Processes of a service's sandboxes: those in their control groups, and runtimes that bear the state directory on their command line. */
 export function sandboxProcesses(stateDir: string, servicePid: number): number[] {
-  const group = `/sandbar-${new Layout(stateDir).scope}/`;
+  const group = groupOf(stateDir);
   const own = new Set(serviceProcesses(stateDir, servicePid));
-  return allProcesses().filter(
-    (pid) =>
-      !own.has(pid) && (read(pid, 'cgroup').includes(group) || /runsc|crun/.test(read(pid, 'cmdline'))) && isOf(pid),
-  );
-
-  function isOf(pid: number): boolean {
-    return read(pid, 'cgroup').includes(group) || read(pid, 'cmdline').includes(stateDir);
-  }
+  return allProcesses().filter((pid) => {
+    const words = read(pid, 'cmdline');
+    const isRuntime = /runsc|crun/.test(words) && words.includes(stateDir);
+    return !own.has(pid) && (isRuntime || read(pid, 'cgroup').includes(group));
+  });
 }
 
 /** The service and the programs it keeps running beside it. */
 export function serviceProcesses(stateDir: string, servicePid: number): number[] {
-  const group = `/sandbar-${new Layout(stateDir).scope}/`;
+  const group = groupOf(stateDir);
   const found = [servicePid];
   const all = allProcesses();
   for (const parent of found)
@@ -40,6 +37,11 @@ export function cpuSeconds(pids: readonly number[]): number {
     return Number(fields[11] ?? 0) + Number(fields[12] ?? 0);
   });
   return ticks.reduce((sum, each) => sum + each, 0) / CLOCK_TICKS_PER_SECOND;
+}
+
+/** What the control group of each sandbox of a service has in its path. */
+function groupOf(stateDir: string): string {
+  return `/sandbar-${new Layout(stateDir).scope}/`;
 }
 
 function parentOf(pid: number): number {

@@ -17,6 +17,7 @@ mod in_root;
 mod mounts;
 mod netlink;
 mod place;
+mod run;
 mod serve;
 mod slot;
 mod sparse;

@@ -1,7 +1,9 @@
 //! `serve`: requests on standard input, answers and events on standard output, one line each, words parted by tabs.
 //!
-//! Request: `ID OP WORD...`. Answer: `ID ok [WORD...]` or `ID error MESSAGE`. Event: `- exit KEY`. The end of input is the end of the program.
+//! Request: `ID OP WORD...`. Answer: `ID ok [WORD...]` or `ID error MESSAGE`. Event: `- exit KEY`. The end of input is the end of the program. In a word
+//! `\\` stands for a backslash, `\t` for a tab, `\n` for a line feed.
 
+use crate::run::{Request, Runs};
 use crate::sys::Outcome;
 use crate::watch::Watch;
 use crate::{conntrack, identity, idmap, mounts, slot, sparse};
@@ -9,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 const WORKERS: usize = 8;
 
@@ -19,6 +22,7 @@ pub fn serve() -> Outcome<()> {
         let receiver = Arc::clone(&receiver);
         thread::spawn(move || work(&receiver));
     }
+    let runs = Runs::default();
     let mut watch = Watch::new()?;
     let mut pending = Vec::new();
     let mut chunk = [0u8; 65536];
@@ -53,6 +57,16 @@ pub fn serve() -> Outcome<()> {
                     watch.forget(key);
                     answer(id, Ok(()));
                 }
+                [id, "stop", run] => {
+                    runs.stop(run);
+                    answer(id, Ok(()));
+                }
+                // In a thread of its own: programs may take minutes, and the workers are few.
+                [id, "run", ..] => {
+                    runs.expect(id);
+                    let (id, line, runs) = (id.to_string(), line.clone(), runs.clone());
+                    thread::spawn(move || reply(&id, run(&runs, &id, &line)));
+                }
                 _ => sender.send(line).map_err(|error| error.to_string())?,
             }
         }
@@ -65,7 +79,8 @@ fn work(receiver: &Mutex<Receiver<String>>) {
             Ok(Ok(line)) => line,
             _ => return,
         };
-        let words: Vec<&str> = line.split('\t').collect();
+        let words: Vec<String> = line.split('\t').map(unescaped).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         if let [id, op, rest @ ..] = words.as_slice() {
             match (*op, rest) {
                 ("origin", [client, client_port, local, local_port]) => {
@@ -127,6 +142,25 @@ fn origin(client: &str, client_port: &str, local: &str, local_port: &str) -> Out
     Ok(format!("{}\t{}", found.address, found.port))
 }
 
+fn run(runs: &Runs, id: &str, line: &str) -> Outcome<String> {
+    let mut words = line.split('\t').skip(2).map(unescaped);
+    let mut next = || words.next().ok_or("a program to run, and how, is missing");
+    let limit = next()?.parse().map_err(|_| "bad time limit")?;
+    let output = next()?;
+    let ended = runs.run(
+        id,
+        Request {
+            limit: Duration::from_millis(limit),
+            discard_output: output == "discard",
+            input: next()?,
+            program: next()?,
+            args: words.collect(),
+        },
+    )?;
+    let status = ended.status.map_or("timeout".to_string(), |status| status.to_string());
+    Ok(format!("{status}\t{}\t{}", escaped(&ended.stdout), escaped(&ended.stderr)))
+}
+
 fn answer(id: &str, outcome: Outcome<()>) {
     reply(id, outcome.map(|()| String::new()))
 }
@@ -137,9 +171,32 @@ fn reply(id: &str, outcome: Outcome<String>) {
         Ok(words) => say(&format!("{id}\tok\t{words}")),
         Err(message) => say(&format!(
             "{id}\terror\t{}",
-            message.replace(|c| c == '\n' || c == '\t', " ")
+            escaped(&message.replace('\n', " "))
         )),
     }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n")
+}
+
+fn unescaped(word: &str) -> String {
+    if !word.contains('\\') {
+        return word.to_string();
+    }
+    let mut text = String::with_capacity(word.len());
+    let mut characters = word.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
+                Some('t') => text.push('\t'),
+                Some('n') => text.push('\n'),
+                other => text.extend(other),
+            },
+            _ => text.push(character),
+        }
+    }
+    text
 }
 
 /// One write a line, so that lines of different threads never mix.
@@ -148,4 +205,17 @@ fn say(line: &str) {
     // The service is gone when this fails, and the end of input says so too.
     let _ = out.write_all(format!("{line}\n").as_bytes());
     let _ = out.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_keep_what_parts_them() {
+        let text = "a\tb\nc\\d\\n";
+        assert!(!escaped(text).contains(|c| c == '\t' || c == '\n'));
+        assert_eq!(unescaped(&escaped(text)), text);
+        assert_eq!(unescaped("/plain/path"), "/plain/path");
+    }
 }

@@ -29,7 +29,7 @@ export interface CommandResult {
   stderr: string;
 }
 
-const DEFAULT_TIMEOUT_MS = 60_000;
+export const COMMAND_TIMEOUT_MS = 60_000;
 const OUTPUT_LIMIT_BYTES = 16 * 1024 * 1024;
 
 /**
@@ -41,7 +41,7 @@ export function runCommand(
   args: readonly string[],
   options: CommandOptions = {},
 ): Promise<CommandResult> {
-  const { timeoutMs = DEFAULT_TIMEOUT_MS, okStatuses = [0] } = options;
+  const { timeoutMs = COMMAND_TIMEOUT_MS, okStatuses = [0] } = options;
   return new Promise((resolve, reject) => {
     options.signal?.throwIfAborted();
     const child = spawn(program, args, {
@@ -99,11 +99,18 @@ export function runCommand(
         : status === null
           ? `was ended by ${signal}`
           : `exited with ${status}`;
-      const said = result.stderr.trim() || result.stdout.trim();
-      const words = [program, ...args].join(' ').slice(0, 300);
-      reject(new SandbarError('internal', `${words}: ${why}${said ? `: ${said.slice(-2000)}` : ''}`));
+      reject(commandFailure([program, ...args], why, result));
     });
   });
+}
+
+/** The error of a program that did not do what was asked: what was run, how it ended, what it said. */
+export function commandFailure(words: readonly string[], why: string, { stdout, stderr }: CommandResult): SandbarError {
+  const said = stderr.trim() || stdout.trim();
+  return new SandbarError(
+    'internal',
+    `${words.join(' ').slice(0, 300)}: ${why}${said ? `: ${said.slice(-2000)}` : ''}`,
+  );
 }
 
 function collector(): { push: (chunk: Buffer) => void; text: () => string } {

@@ -1,7 +1,7 @@
 import { Sandbox } from 'e2b';
 import { expect, it } from 'vitest';
 import { times } from '../support/full.ts';
-import { countLeftovers } from '../support/leftovers.ts';
+import { countLeftovers, settledLeftovers } from '../support/leftovers.ts';
 import { describeOnRuntimes } from '../support/service.ts';
 import { Workload } from '../support/workload.ts';
 
@@ -29,7 +29,7 @@ describeOnRuntimes(
         });
         const workload = await Workload.start(service(), original);
         await workload.step(2);
-        const before = await countLeftovers(service().stateDir);
+        const before = await settledLeftovers(service().stateDir);
         const response = await service().fetch(`/sandboxes/${original.sandboxId}/fork`, {
           method: 'POST',
           headers: { 'content-type': 'application/json' },

@@ -6,7 +6,7 @@ import { runCommand } from '../../src/core/command.ts';
 import { Layout } from '../../src/node/layout.ts';
 import { FULL } from '../support/full.ts';
 import { TestInternet } from '../support/internet.ts';
-import { countLeftovers } from '../support/leftovers.ts';
+import { countLeftovers, settledLeftovers } from '../support/leftovers.ts';
 import { describeInWorlds, refused } from './world.ts';
 
 const { allowed, elsewhere } = TestInternet;
@@ -66,7 +66,7 @@ describeInWorlds('kill -9 of the service', (world) => {
 
   it('leaves no rule, redirect or namespace of sandboxes that died meanwhile', async () => {
     const { service } = world();
-    const empty = await countLeftovers(service.stateDir);
+    const empty = await settledLeftovers(service.stateDir);
     const [dying, living] = [
       await world().create({ network: { allowOut: ['allowed.test'], denyOut: ['0.0.0.0/0'] } }),
       await world().create({ network: { denyOut: [elsewhere] } }),

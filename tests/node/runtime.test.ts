@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { NodeExit } from '../../src/node/node.ts';
 import type { ReliefEvent } from '../../src/node/relief.ts';
-import { countLeftovers } from '../support/leftovers.ts';
+import { countLeftovers, settledLeftovers } from '../support/leftovers.ts';
 import { RUNTIMES, runInside, sandboxRequest, startTestNode, type TestNode } from '../support/node.ts';
 
 /** The contract that every runtime keeps, proved on real sandboxes. */
@@ -24,7 +24,7 @@ describe.each(RUNTIMES)('runtime %s', (runtime) => {
   }
 
   it('boots, runs a command as its user, and leaves nothing behind when destroyed', async () => {
-    const before = await countLeftovers(test.stateDir);
+    const before = await settledLeftovers(test.stateDir);
     const { id, agent } = await boot();
     const { output, exitCode } = await runInside(agent, 'id -un; pwd; python3 -c "print(6*7)"; sudo id -u');
     expect(output).toBe('user\n/home/user\n42\n0\n');
@@ -124,7 +124,7 @@ describe.each(RUNTIMES)('runtime %s', (runtime) => {
   });
 
   it('says so when a sandbox ends by itself, and clears up', async () => {
-    const before = await countLeftovers(test.stateDir);
+    const before = await settledLeftovers(test.stateDir);
     const { id, agent } = await boot();
     const ended = new Promise<NodeExit>((resolve) => test.node.once('exit', resolve));
     const lifetime = test.node.lifetime(id);

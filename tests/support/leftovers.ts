@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { runCommand } from '../../src/core/command.ts';
 import { Layout } from '../../src/node/layout.ts';
 
@@ -31,6 +32,16 @@ export async function countLeftovers(stateDir: string): Promise<Leftovers> {
     directories: list(layout.sandboxesDir).length,
     fencedSlots: (fence.stdout.match(/" \. /g) ?? []).length,
   };
+}
+
+/** The same once it has stopped changing: what a killed sandbox stood on is taken apart in the background. */
+export async function settledLeftovers(stateDir: string): Promise<Leftovers> {
+  for (let last = ''; ; ) {
+    const now = await countLeftovers(stateDir);
+    if (JSON.stringify(now) === last) return now;
+    last = JSON.stringify(now);
+    await sleep(300);
+  }
 }
 
 function list(directory: string): string[] {

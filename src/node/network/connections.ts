@@ -1,5 +1,7 @@
-import { runCommand } from '../../core/command.ts';
+import type { HostHelper } from '../host-helper.ts';
 import type { CompiledPolicy } from './policy.ts';
+
+type Helper = Pick<HostHelper, 'run'>;
 
 /** A connection or UDP flow that a sandbox began, as the kernel tracks it. */
 interface TrackedFlow {
@@ -21,26 +23,27 @@ const PROTOCOLS = new Set(['tcp', 'udp', 'icmp']);
  * sandbox is met by a reset, and so it learns of the end; then the other end does, since the machine knows nothing of the connection.
  */
 export async function cutForbidden(
+  helper: Helper,
   guest: string,
   policy: CompiledPolicy,
   which: 'datagrams' | 'connections',
 ): Promise<void> {
-  const flows = (await trackedFlows(guest)).filter(
+  const flows = (await trackedFlows(helper, guest)).filter(
     (flow) => (flow.protocol === 'tcp') === (which === 'connections') && isForbidden(flow, policy),
   );
   const filters = [...new Set(flows.map((flow) => [flow.protocol, flow.destination].join(' ')))].slice(0, MOST_CUTS);
   const lanes = Array.from({ length: CUTS_AT_ONCE }, async (_, lane) => {
     for (let index = lane; index < filters.length; index += CUTS_AT_ONCE) {
       const [protocol = '', destination = ''] = filters[index]?.split(' ') ?? [];
-      await conntrack('-D', '-s', guest, '-d', destination, '-p', protocol);
+      await conntrack(helper, '-D', '-s', guest, '-d', destination, '-p', protocol);
     }
   });
   await Promise.all(lanes);
 }
 
 /** Forgets every connection that an address began, before somebody else has it. */
-export async function forgetConnections(guest: string): Promise<void> {
-  await conntrack('-D', '-s', guest);
+export async function forgetConnections(helper: Helper, guest: string): Promise<void> {
+  await conntrack(helper, '-D', '-s', guest);
 }
 
 function isForbidden(flow: TrackedFlow, policy: CompiledPolicy): boolean {
@@ -50,8 +53,8 @@ function isForbidden(flow: TrackedFlow, policy: CompiledPolicy): boolean {
   return !policy.permitsAddress(flow.destination);
 }
 
-async function trackedFlows(guest: string): Promise<TrackedFlow[]> {
-  const { stdout } = await conntrack('-L', '-s', guest);
+async function trackedFlows(helper: Helper, guest: string): Promise<TrackedFlow[]> {
+  const { stdout } = await conntrack(helper, '-L', '-s', guest);
   return stdout.split('\n').flatMap((line) => {
     const [protocol = ''] = line.split(/\s+/, 1);
     const values = (name: string) => [...line.matchAll(new RegExp(`\\b${name}=(\\S+)`, 'g'))].map((match) => match[1]);
@@ -63,6 +66,6 @@ async function trackedFlows(guest: string): Promise<TrackedFlow[]> {
 }
 
 /** Status 1: nothing matched. */
-function conntrack(...args: string[]) {
-  return runCommand('conntrack', args, { okStatuses: [0, 1] });
+function conntrack(helper: Helper, ...args: string[]) {
+  return helper.run('conntrack', args, { okStatuses: [0, 1] });
 }

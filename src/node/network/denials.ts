@@ -1,6 +1,6 @@
-import { runCommand } from '../../core/command.ts';
 import { messageOf } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
+import type { HostHelper } from '../host-helper.ts';
 import { NOTED_SECONDS } from './rules.ts';
 
 /** Something that a sandbox tried to reach and may not. */
@@ -20,6 +20,7 @@ export interface DenialsOptions {
   /** The sandbox behind an interface or an address. */
   sandboxAt: (place: string) => string | undefined;
   report: (denial: Denial) => void;
+  helper: Pick<HostHelper, 'run'>;
   log: Log;
 }
 
@@ -73,8 +74,9 @@ export class Denials {
   }
 
   async #read(): Promise<void> {
+    const { helper, table } = this.#options;
     for (const set of ['refused_ports', 'refused_addresses']) {
-      const { stdout } = await runCommand('nft', ['--json', 'list', 'set', 'inet', this.#options.table, set]);
+      const { stdout } = await helper.run('nft', ['--json', 'list', 'set', 'inet', table, set]);
       for (const { place, protocol, host, port } of notesIn(stdout)) this.note(place, protocol, host, port);
     }
     const now = Date.now();

@@ -1,4 +1,4 @@
-import { runCommand } from '../../core/command.ts';
+import type { HostHelper } from '../host-helper.ts';
 import { type ChainedSlot, chainsOf, removedChainsOf } from './policy-chains.ts';
 
 export interface FenceOptions {
@@ -55,29 +55,31 @@ export const NOTED_SECONDS = 60;
  */
 export class Fence {
   readonly #options: FenceOptions;
+  readonly #helper: Pick<HostHelper, 'run'>;
   /** Interfaces that have chains of their own. */
   readonly #chained = new Set<string>();
 
-  constructor(options: FenceOptions) {
+  constructor(options: FenceOptions, helper: Pick<HostHelper, 'run'>) {
     this.#options = options;
+    this.#helper = helper;
   }
 
   /** Puts the fence up, or replaces it, around these slots and with their policies. */
   async raise(slots: readonly FencedSlot[]): Promise<void> {
     this.#chained.clear();
     const chains = slots.map((slot) => this.#chains(slot));
-    await nft(renderFence(this.#options, slots) + chains.join(''));
+    await this.#nft(renderFence(this.#options, slots) + chains.join(''));
   }
 
   async admit(slots: readonly FencedSlot[]): Promise<void> {
     if (slots.length === 0) return;
-    await nft(`add element inet ${this.#options.table} slots { ${slots.map(element).join(', ')} }\n`);
+    await this.#nft(`add element inet ${this.#options.table} slots { ${slots.map(element).join(', ')} }\n`);
   }
 
   /** Puts a slot's policy in force, in one step: no packet meets half of it. */
   async setPolicy(slot: FencedSlot): Promise<void> {
     const script = this.#chains(slot);
-    if (script !== '') await nft(script);
+    if (script !== '') await this.#nft(script);
   }
 
   /** Takes slots out; one that is not in is no error. */
@@ -86,14 +88,18 @@ export class Fence {
     const elements = slots.map(element).join(', ');
     const chains = slots.map((slot) => this.#removal(slot));
     // Adding first makes the deletion safe to repeat; all is one transaction.
-    await nft(
+    await this.#nft(
       `${chains.join('')}add element inet ${this.#options.table} slots { ${elements} }\ndelete element inet ${this.#options.table} slots { ${elements} }\n`,
     );
   }
 
   async lower(): Promise<void> {
     const { table } = this.#options;
-    await nft(`table inet ${table}\ndelete table inet ${table}\n`);
+    await this.#nft(`table inet ${table}\ndelete table inet ${table}\n`);
+  }
+
+  async #nft(script: string): Promise<void> {
+    await this.#helper.run('nft', ['-f', '-'], { input: script });
   }
 
   #chains(slot: FencedSlot): string {
@@ -236,8 +242,4 @@ function bandwidth(sandbox: string, bytesPerSecond: number | undefined): string 
 
 function element(slot: FencedSlot): string {
   return `"${slot.interfaceName}" . ${slot.guest}`;
-}
-
-async function nft(script: string): Promise<void> {
-  await runCommand('nft', ['-f', '-'], { input: script });
 }

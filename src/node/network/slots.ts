@@ -87,6 +87,7 @@ export class NetworkSlots {
       table: this.#table,
       sandboxAt: (place) => this.#occupants.of(this.#guestAt(place))?.sandboxId,
       report: options.denied,
+      helper,
       log,
     });
     this.#resolver = new Resolver({
@@ -106,14 +107,17 @@ export class NetworkSlots {
     const egressPort = await this.#egress.start(remembered.egressPort ?? 0);
     await writeFile(this.#options.stateFile, JSON.stringify({ range: this.#range.cidr, ...resolverPorts, egressPort }));
     await writeFile('/proc/sys/net/ipv4/ip_forward', '1');
-    this.#fence = new Fence({
-      table: this.#table,
-      interfacePrefix: this.#prefix,
-      range: this.#range.cidr,
-      ...resolverPorts,
-      egressPort,
-      limits: this.#options.limits,
-    });
+    this.#fence = new Fence(
+      {
+        table: this.#table,
+        interfacePrefix: this.#prefix,
+        range: this.#range.cidr,
+        ...resolverPorts,
+        egressPort,
+        limits: this.#options.limits,
+      },
+      this.#helper,
+    );
     for (const { index, sandboxId, policy } of adopted) {
       this.#used.add(index);
       this.#occupy(index, sandboxId, new CompiledPolicy(policy));
@@ -161,14 +165,14 @@ export class NetworkSlots {
     await this.#fence?.setPolicy(this.#fenced(index));
     if (before?.sandboxId !== sandboxId) return;
     this.#egress?.reconsider(guest);
-    await cutForbidden(guest, compiled, 'datagrams');
+    await cutForbidden(this.#helper, guest, compiled, 'datagrams');
     this.#cutLater(guest, sandboxId);
   }
 
   #cutLater(guest: string, sandboxId: string): void {
     const cut = async () => {
       const occupant = this.#occupants.of(guest);
-      if (occupant?.sandboxId === sandboxId) await cutForbidden(guest, occupant.policy, 'connections');
+      if (occupant?.sandboxId === sandboxId) await cutForbidden(this.#helper, guest, occupant.policy, 'connections');
     };
     const late = () => {
       cut().catch((error) => this.#log.warn('connections cannot be cut', { sandbox: sandboxId, error: String(error) }));
@@ -276,7 +280,7 @@ export class NetworkSlots {
       try {
         await Promise.all(batch.map((index) => this.#takeApart(index)));
         await this.#fence?.expel(batch.map((index) => this.#fenced(index)));
-        for (const index of batch) await forgetConnections(this.slot(index).guest);
+        for (const index of batch) await forgetConnections(this.#helper, this.slot(index).guest);
         for (const index of batch) {
           this.#released.delete(index);
           this.#used.delete(index);

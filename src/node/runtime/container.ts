@@ -1,7 +1,6 @@
 import { spawn } from 'node:child_process';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { runCommand } from '../../core/command.ts';
 import { messageOf, SandbarError } from '../../core/errors.ts';
 import { OWN_TRACES } from '../disk/layers.ts';
 import type { RootEdits } from '../disk/root-edits.ts';
@@ -58,7 +57,7 @@ export class ContainerRuntime implements Runtime {
     const pidFile = path.join(request.directory, 'pid');
     const logFile = path.join(request.directory, 'crun.log');
     try {
-      await runCommand(
+      await this.#helper.run(
         this.#enter,
         [
           'enter',

@@ -5,6 +5,7 @@ import { messageOf, SandbarError } from '../../core/errors.ts';
 import { OWN_TRACES } from '../disk/layers.ts';
 import type { RootEdits } from '../disk/root-edits.ts';
 import type { SharedRoots } from '../disk/shared-roots.ts';
+import type { HostHelper } from '../host-helper.ts';
 import type { Booted, BootRequest, RunningSandbox, Runtime } from './contract.ts';
 import { baseSpec, CAPABILITIES } from './oci-spec.ts';
 
@@ -23,10 +24,12 @@ export class GvisorRuntime implements Runtime {
   readonly memoryOverheadBytes = 192 * 1024 * 1024;
   readonly #runsc: string;
   readonly #roots: SharedRoots;
+  readonly #helper: HostHelper;
 
-  constructor(runsc: string, roots: SharedRoots) {
+  constructor(runsc: string, roots: SharedRoots, helper: HostHelper) {
     this.#runsc = runsc;
     this.#roots = roots;
+    this.#helper = helper;
   }
 
   /**
@@ -53,7 +56,7 @@ export class GvisorRuntime implements Runtime {
     await writeFile(path.join(bundle, 'config.json'), JSON.stringify(spec), { mode: 0o600 });
     const pidFile = path.join(request.directory, 'pid');
     try {
-      await runCommand(
+      await this.#helper.run(
         this.#runsc,
         [
           ...this.#flags(request.directory, request.diskSizeMb),
@@ -166,13 +169,17 @@ export class GvisorRuntime implements Runtime {
   }
 
   async #status({ directory, sandboxId }: RunningSandbox): Promise<string> {
-    const { stdout } = await runCommand(this.#runsc, [`--root=${path.join(directory, 'runsc')}`, 'state', sandboxId]);
+    const { stdout } = await this.#helper.run(this.#runsc, [
+      `--root=${path.join(directory, 'runsc')}`,
+      'state',
+      sandboxId,
+    ]);
     const state: unknown = JSON.parse(stdout);
     return typeof state === 'object' && state !== null && 'status' in state ? String(state.status) : 'unknown';
   }
 
   async #ask({ directory }: RunningSandbox, verb: string, ...words: string[]): Promise<void> {
-    const { status, stderr } = await runCommand(
+    const { status, stderr } = await this.#helper.run(
       this.#runsc,
       [`--root=${path.join(directory, 'runsc')}`, verb, ...words],
       { timeoutMs: SAVE_TIMEOUT_MS, okStatuses: ANY_STATUS },
