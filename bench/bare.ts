@@ -40,7 +40,9 @@ export async function measureBare(artifacts: Artifacts, runtime: RuntimeName, sa
   const netns = `sandbar-bench-${process.pid}`;
   const root = path.join(directory, 'root');
   const bare = runtime === 'gvisor' ? runsc(artifacts, directory, netns) : crun(artifacts, directory, root, netns);
+  const ready = prepare(artifacts, directory, root, netns);
   const close = closedAtLast(async () => {
+    await ready.catch(() => undefined);
     const { stdout } = await runCommand(bare.program, [...bare.words, 'list', '--quiet']);
     for (const id of stdout.split('\n').filter(Boolean))
       await runCommand(bare.program, [...bare.words, 'delete', '--force', id]);
@@ -49,8 +51,7 @@ export async function measureBare(artifacts: Artifacts, runtime: RuntimeName, sa
     rmSync(directory, { recursive: true, force: true });
   });
   try {
-    await runCommand('ip', ['netns', 'add', netns]);
-    await mergeRoot(artifacts, directory, root);
+    await ready;
     return await measure(bare, directory, where, samples);
   } finally {
     await close();
@@ -128,8 +129,9 @@ function crun(
   };
 }
 
-/** An overlay of the template in which the place of the agent is there already: the user namespace owns nothing to make it in. */
-async function mergeRoot({ baseTemplate }: Artifacts, directory: string, root: string): Promise<void> {
+/** A network namespace, and an overlay of the template with a place for the agent: a user namespace owns nothing to make it in. */
+async function prepare({ baseTemplate }: Artifacts, directory: string, root: string, netns: string): Promise<void> {
+  await runCommand('ip', ['netns', 'add', netns]);
   const upper = path.join(directory, 'upper');
   for (const place of [path.join(upper, path.dirname(AGENT_PATH)), path.join(directory, 'work'), root])
     mkdirSync(place, { recursive: true });

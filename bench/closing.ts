@@ -24,6 +24,8 @@ export async function endOnSignals(): Promise<void> {
   const signal = await Promise.race(['SIGINT', 'SIGTERM'].map((name) => once(process, name).then(() => name)));
   interrupted = true;
   console.error(`\n${signal}: clearing up`);
-  for (const close of [...closers].reverse()) await close().catch((error) => console.error(error));
+  // Something more may be opened meanwhile.
+  while (closers.size > 0)
+    for (const close of [...closers].reverse()) await close().catch((error) => console.error(error));
   process.exit(1);
 }

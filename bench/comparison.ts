@@ -1,5 +1,5 @@
 import { WHAT, WHERE } from './names.ts';
-import { milliseconds, printTable, quantity, type Row } from './report.ts';
+import { milliseconds, printTable, quantity, type Row, times } from './report.ts';
 
 /** Looks figures up in the rows of a run. */
 export class Findings {
@@ -40,7 +40,7 @@ export function printSideBySide(rows: readonly Row[], runtimes: readonly string[
   const lines = runtimes.flatMap(pairsOf).flatMap(({ name, ours, peer, isRate }) => {
     if (findings.row(...ours) === undefined || findings.row(...peer) === undefined) return [];
     const ratio = findings.value(...ours) / findings.value(...peer);
-    return [[name, findings.text(...ours), findings.text(...peer), `${(isRate ? ratio : 1 / ratio).toFixed(2)}x`]];
+    return [[name, findings.text(...ours), findings.text(...peer), times(isRate ? ratio : 1 / ratio)]];
   });
   if (lines.length > 0) printTable('Side by side', ['', 'ours', 'peer', 'as fast'], lines);
 }

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -11,8 +11,6 @@ import { closedAtLast } from './closing.ts';
 
 export interface Nginx {
   port: number;
-  /** Served at `/`, where the configuration says so. */
-  directory: string;
   stop: () => Promise<void>;
 }
 
@@ -21,7 +19,7 @@ const START_WAIT_MS = 10_000;
 /** nginx as the ceiling of what HTTP gives on this machine: files up and down, from a directory of its own. */
 export function startNginxFiles(): Promise<Nginx | undefined> {
   return startNginx(
-    (directory) => `location / { root ${directory}/files; dav_methods PUT; client_max_body_size 0; }`,
+    (directory) => `location / { root ${directory}; dav_methods PUT; client_max_body_size 0; }`,
     (modules) => modules.includes('http_dav_module'),
   );
 }
@@ -44,8 +42,10 @@ async function startNginx(
 ): Promise<Nginx | undefined> {
   const program = findProgram('nginx');
   if (program === undefined || !suits((await runCommand(program, ['-V'])).stderr)) return undefined;
-  const directory = mkdtempSync(path.join(tmpdir(), 'sandbar-nginx-'));
   const port = await freePort();
+  const directory = mkdtempSync(path.join(tmpdir(), 'sandbar-nginx-'));
+  const served = path.join(directory, 'files');
+  mkdirSync(served);
   const file = path.join(directory, 'nginx.conf');
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (name) => `${name}_temp_path ${directory}/${name};`,
@@ -57,7 +57,7 @@ events { worker_connections 1024; }
 http {
   access_log off; sendfile on; ${temporary.join(' ')}
   ${more}
-  server { listen 127.0.0.1:${port}; keepalive_requests 10000000; ${location(directory)} }
+  server { listen 127.0.0.1:${port}; keepalive_requests 10000000; ${location(served)} }
 }
 `,
   );
@@ -76,7 +76,7 @@ http {
       throw new Error('nginx does not start');
     }
   }
-  return { port, directory: path.join(directory, 'files'), stop };
+  return { port, stop };
 }
 
 async function answers(port: number): Promise<boolean> {

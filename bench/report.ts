@@ -74,6 +74,10 @@ export function quantity(value: number, unit: string): string {
   return `${value.toFixed(digits)} ${unit}`;
 }
 
+export function times(ratio: number): string {
+  return Number.isNaN(ratio) ? '–' : `${ratio.toFixed(2)}x`;
+}
+
 function successRate({ samples, failures }: { samples: number; failures: number }): string {
   return samples + failures === 0 ? '' : `${((100 * samples) / (samples + failures)).toFixed(1)} %`;
 }

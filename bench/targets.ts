@@ -1,7 +1,7 @@
 import type { RuntimeName } from '../src/core/config.ts';
 import { Findings } from './comparison.ts';
 import { WHAT, WHERE } from './names.ts';
-import { milliseconds, printTable, quantity, type Row } from './report.ts';
+import { milliseconds, printTable, quantity, type Row, times } from './report.ts';
 
 /** A promise in numbers, and what this run found. */
 export interface Target {
@@ -113,8 +113,4 @@ function ofRuntime(findings: Findings, runtime: RuntimeName, most: number): Targ
     },
     faultless('sustained, failures', sustained),
   ];
-}
-
-function times(value: number): string {
-  return Number.isNaN(value) ? '–' : `${value.toFixed(2)}x`;
 }

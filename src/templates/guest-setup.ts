@@ -33,6 +33,8 @@ export function setUpKey(layers: readonly string[]): string {
     .digest('hex');
 }
 
+const SHELLS = ['/bin/bash', '/usr/bin/bash', '/bin/sh'];
+
 /**
  * Makes the tree of a foreign image one that a sandbox can have as its root: the user `user` with sudo, the files that name servers and host are in, and
  * the programs that clients count on, where they can be installed. Resolves to the layers that this adds.
@@ -48,16 +50,16 @@ export async function setUpGuest(
   let missing: string[] = [];
   await machine.layers.derive(files, layers, async (root) => {
     const { edits } = machine;
+    if ((await edits.existing(root, SHELLS, signal)).size === 0)
+      throw new BuildFailure('the image has no shell: sandboxes need one', 'base');
     await edits.ensureUser(root, 'user', { sudo: true }, signal);
     const optional = ['/home/user/.profile', '/home/user/.bashrc', '/etc/profile'];
-    const there = await edits.existing(root, [...optional, ...PROGRAMS.flatMap(({ path }) => path), '/bin/sh'], signal);
+    const there = await edits.existing(root, [...optional, ...PROGRAMS.flatMap(({ path }) => path)], signal);
     await edits.copy(root, inlineArchive(rootFiles(there)), copyOf('root'), signal);
     const ofUser = userFiles(there);
     if (ofUser.length > 0) await edits.copy(root, inlineArchive(ofUser), copyOf('user'), signal);
     await edits.openUp(root, ['/usr/local', '/code', '/tmp'], signal);
     missing = PROGRAMS.filter(({ path }) => !path.some((each) => there.has(each))).map((each) => each.package);
-    if (missing.includes('bash') && !there.has('/bin/sh'))
-      throw new BuildFailure('the image has no shell: sandboxes need one', 'base');
     return true;
   });
   if (missing.length === 0) return [files];

@@ -116,6 +116,13 @@ export async function smallSystem(directory: string): Promise<void> {
   await runCommand('sed', ['-i', '/^user:/d', ...accounts]);
 }
 
+/** The same files are the same archive, whenever they were written: images share layers by what is in them. */
+const SAME_BYTES = [
+  '--sort=name',
+  '--mtime=@0',
+  '--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime,delete=mtime',
+];
+
 async function makeLayout(layout: string, layers: TestLayer[], config: TestImageConfig): Promise<void> {
   await mkdir(path.join(layout, 'blobs/sha256'), { recursive: true });
   const put = async (content: Buffer | string) => {
@@ -130,7 +137,9 @@ async function makeLayout(layout: string, layers: TestLayer[], config: TestImage
     const tree = path.join(layout, `layer${at}`);
     await writeTree(tree, layer);
     const tar = path.join(layout, `layer${at}.tar`);
-    await runCommand('tar', ['--numeric-owner', '--xattrs', '-C', tree, '-cf', tar, '.'], { timeoutMs: 120_000 });
+    await runCommand('tar', [...SAME_BYTES, '--numeric-owner', '--xattrs', '-C', tree, '-cf', tar, '.'], {
+      timeoutMs: 120_000,
+    });
     diffIds.push(
       `sha256:${createHash('sha256')
         .update(await readFile(tar))
