@@ -3,6 +3,7 @@ import fastify, { type FastifyInstance } from 'fastify';
 import type { Config } from '../core/config.ts';
 import type { Log } from '../core/log.ts';
 import type { BuildStore } from '../db/build-store.ts';
+import type { Durability } from '../db/durability.ts';
 import type { TemplateStore } from '../db/template-store.ts';
 import type { History } from '../events/history.ts';
 import type { Metrics } from '../events/metrics.ts';
@@ -47,6 +48,7 @@ export interface ApiDependencies {
   history: Pick<History, 'listEvents' | 'listLines' | 'hasLines'>;
   metrics: Pick<Metrics, 'range' | 'latest'>;
   secrets: Pick<Secrets, 'create' | 'update' | 'get' | 'list' | 'destroy'>;
+  durability: Pick<Durability, 'settled'>;
   config: Pick<Config, 'maxTimeoutSeconds'>;
   log: Log;
 }
@@ -76,6 +78,7 @@ export function buildApi(parts: ApiDependencies): FastifyInstance {
   parseRequests(app);
   answerErrors(app, log);
   logRequests(app, log);
+  answerWhenDurable(app, parts.durability);
   app.register(cors, {
     origin: '*',
     methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
@@ -105,6 +108,17 @@ export function buildApi(parts: ApiDependencies): FastifyInstance {
     serveOpenApi(routes);
   });
   return app;
+}
+
+/** Creating and killing are not worth the wait: a loss of power ends every running sandbox anyhow. */
+const FLEETING = new Set(['POST /sandboxes', 'POST /v2/sandboxes', 'DELETE /sandboxes/:sandboxID']);
+
+/** What a request has changed is on disk when it is answered. */
+function answerWhenDurable(app: FastifyInstance, durability: Pick<Durability, 'settled'>): void {
+  app.addHook('onSend', async ({ method, routeOptions }, reply) => {
+    const changes = method !== 'GET' && method !== 'HEAD' && method !== 'OPTIONS' && reply.statusCode < 300;
+    if (changes && !FLEETING.has(`${method} ${routeOptions.url}`)) await durability.settled();
+  });
 }
 
 function logRequests(app: FastifyInstance, log: Log): void {

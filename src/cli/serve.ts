@@ -4,7 +4,7 @@ import { buildApi } from '../api/app.ts';
 import type { Config, RuntimeName } from '../core/config.ts';
 import { SandbarError } from '../core/errors.ts';
 import { Log } from '../core/log.ts';
-import { type Database, openDatabase } from '../db/database.ts';
+import { type Database, openDatabase, openDurability } from '../db/database.ts';
 import { HistoryStore } from '../db/history-store.ts';
 import { MetricStore } from '../db/metric-store.ts';
 import { SandboxEventStore } from '../db/sandbox-event-store.ts';
@@ -54,7 +54,8 @@ export async function startService(config: Config): Promise<Service> {
   const lock = await holdLock(config.stateDir);
   const runtime = usableRuntime(config.runtime, artifacts, log);
 
-  const database = await openDatabase(config, log);
+  const database = await openDatabase(config, log, { syncEachCommit: false });
+  const durability = openDurability(config, log);
   const stores = {
     sandboxes: new SandboxStore(database),
     templates: new TemplateStore(database),
@@ -117,6 +118,7 @@ export async function startService(config: Config): Promise<Service> {
     history,
     metrics,
     secrets,
+    durability,
     config,
     log,
   });
@@ -155,7 +157,7 @@ export async function startService(config: Config): Promise<Service> {
       apiKey: firstStart.apiKey,
     }),
   );
-  const observers = [building, sampler, history];
+  const observers = [building, sampler, history, durability];
   return { port, stop: () => stopAll(listener, api, sandboxes, observers, node, teams, database, lock) };
 }
 

@@ -6,18 +6,23 @@ import pg from 'pg';
 import type { Config } from '../core/config.ts';
 import { messageOf, SandbarError } from '../core/errors.ts';
 import { Log } from '../core/log.ts';
+import { type Durability, settledAlready, WalDurability } from './durability.ts';
 import { migrations } from './migrations/index.ts';
 import type { Schema } from './schema.ts';
-import { NodeSqliteDialect } from './sqlite.ts';
+import { NodeSqliteDialect, type SqliteOptions } from './sqlite.ts';
 
 export type Database = Kysely<Schema>;
 
+type StoreConfig = Pick<Config, 'stateDir' | 'databaseUrl'>;
+
 /** Opens the store, brings its tables up to date and returns it. The caller ends it with `destroy()`. */
 export async function openDatabase(
-  config: Pick<Config, 'stateDir' | 'databaseUrl'>,
+  config: StoreConfig,
   log: Log = new Log(),
+  options: SqliteOptions = { syncEachCommit: true },
 ): Promise<Database> {
-  const dialect = config.databaseUrl === undefined ? sqlite(config.stateDir) : postgres(config.databaseUrl, log);
+  const dialect =
+    config.databaseUrl === undefined ? sqlite(config.stateDir, options) : postgres(config.databaseUrl, log);
   const database = new Kysely<Schema>({ dialect, plugins: [new CamelCasePlugin()] });
   try {
     await migrate(database);
@@ -28,12 +33,21 @@ export async function openDatabase(
   return database;
 }
 
-function sqlite(stateDir: string): Dialect {
+/** Sees to what a store that does not sync each commit leaves open. */
+export function openDurability(config: StoreConfig, log: Log): Durability {
+  return config.databaseUrl === undefined ? new WalDurability(fileIn(config.stateDir), log) : settledAlready;
+}
+
+function fileIn(stateDir: string): string {
+  return path.join(stateDir, 'sandbar.db');
+}
+
+function sqlite(stateDir: string, options: SqliteOptions): Dialect {
   mkdirSync(stateDir, { recursive: true });
-  const file = path.join(stateDir, 'sandbar.db');
+  const file = fileIn(stateDir);
   // It holds the tokens of sandboxes: for the service alone. SQLite gives its side files the same mode.
   closeSync(openSync(file, 'a', 0o600));
-  return new NodeSqliteDialect(file);
+  return new NodeSqliteDialect(file, options);
 }
 
 const INT8_OID = 20;

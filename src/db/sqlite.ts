@@ -1,10 +1,15 @@
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import { type DialectAdapter, SqliteAdapter, type SqliteDatabase, SqliteDialect, type SqliteStatement } from 'kysely';
 
+export interface SqliteOptions {
+  /** Whether a commit waits for the disk; else that is seen to elsewhere (durability.ts). */
+  syncEachCommit: boolean;
+}
+
 /** Kysely's SQLite dialect on Node's own SQLite. */
 export class NodeSqliteDialect extends SqliteDialect {
-  constructor(file: string) {
-    super({ database: openFile(file) });
+  constructor(file: string, options: SqliteOptions) {
+    super({ database: openFile(file, options) });
   }
 
   override createAdapter(): DialectAdapter {
@@ -25,11 +30,11 @@ const BUSY_TIMEOUT_MS = 10_000;
 /** Distinct statements kept compiled. The stores have a few dozen; list filters add some. */
 const STATEMENT_CACHE_SIZE = 200;
 
-function openFile(file: string): SqliteDatabase {
+function openFile(file: string, { syncEachCommit }: SqliteOptions): SqliteDatabase {
   const database = new DatabaseSync(file, { enableForeignKeyConstraints: true, timeout: BUSY_TIMEOUT_MS });
   database.exec('pragma journal_mode = wal');
-  // In WAL mode the default (NORMAL) may lose the last commits on power loss.
-  database.exec('pragma synchronous = full');
+  // NORMAL may lose the last commits on power loss, and nothing else.
+  database.exec(`pragma synchronous = ${syncEachCommit ? 'full' : 'normal'}`);
   const statements = new Map<string, SqliteStatement>();
   return {
     close: () => database.close(),

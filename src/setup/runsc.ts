@@ -95,8 +95,8 @@ function sources(host: Host, directory: string): Source[] {
       name: 'a build from the Go module proxy (about two minutes)',
       async get(scratch, say) {
         const versionFile = path.join(directory, VERSION_FILE);
-        const { file, version } = await buildRunsc(host, { scratch, versionFile }, say);
-        return { file, origin: `built from gvisor.dev/gvisor@${version}` };
+        const { file, version, changes } = await buildRunsc(host, { scratch, versionFile }, say);
+        return { file, origin: [`built from gvisor.dev/gvisor@${version}`, ...changes].join('; ') };
       },
     },
     {

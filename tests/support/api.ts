@@ -8,6 +8,7 @@ import { Log } from '../../src/core/log.ts';
 import { BuildCacheStore } from '../../src/db/build-cache-store.ts';
 import { BuildStore } from '../../src/db/build-store.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
+import { settledAlready } from '../../src/db/durability.ts';
 import { HistoryStore } from '../../src/db/history-store.ts';
 import { MetricStore } from '../../src/db/metric-store.ts';
 import { SandboxEventStore } from '../../src/db/sandbox-event-store.ts';
@@ -188,6 +189,7 @@ export function serveWith(log: Log): void {
     history,
     metrics: new Metrics(new MetricStore(database)),
     secrets: new Secrets(new SecretStore(database), new Seal(Buffer.alloc(32, 1)), log),
+    durability: settledAlready,
     config: { maxTimeoutSeconds: 86_400 },
     log,
   });

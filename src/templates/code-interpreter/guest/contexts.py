@@ -1,5 +1,6 @@
 """Contexts: each is a language, a directory and a kernel that keeps its variables from one run to the next."""
 
+import os
 import threading
 import uuid
 
@@ -25,11 +26,16 @@ class UnknownLanguage(Exception):
     pass
 
 
+class UnknownDirectory(Exception):
+    pass
+
+
 class Context:
     def __init__(self, language, cwd):
         self.id = str(uuid.uuid4())
         self.language = language
         self.cwd = cwd
+        self.removed = False
         # Runs of one context wait for each other.
         self.lock = threading.Lock()
         self.kernel = KERNELS[language](language, cwd)
@@ -37,17 +43,20 @@ class Context:
     def describe(self):
         return {"id": self.id, "language": self.language, "cwd": self.cwd}
 
-    def run(self, code, env_vars, send):
-        with self.lock:
+    def run(self, code, env_vars, client, send):
+        with self.lock, client.watched(self.kernel.interrupt):
+            if self.removed:
+                raise UnknownContext(self.id)
             env = {str(name): str(value) for name, value in env_vars.items()}
             self.kernel.run(code, sandbox_environment(), env, send)
 
-    def interrupt(self):
-        self.kernel.interrupt()
-
+    # Not under the lock: a run that never ends is what these two are for.
     def restart(self):
-        # Not under the lock: a run that never ends is what a restart is for.
         self.kernel.restart()
+
+    def remove(self):
+        self.removed = True
+        self.kernel.close()
 
 
 class Contexts:
@@ -57,7 +66,10 @@ class Contexts:
         self.defaults = {}
 
     def create(self, language, cwd):
-        context = Context(self.named(language), cwd or HOME)
+        cwd = cwd or HOME
+        if not os.path.isdir(cwd):
+            raise UnknownDirectory(cwd)
+        context = Context(self.named(language), cwd)
         with self.lock:
             self.all[context.id] = context
         return context.describe()
@@ -86,7 +98,7 @@ class Contexts:
         with self.lock:
             self.all.pop(context_id, None)
             self.defaults = {name: each for name, each in self.defaults.items() if each != context_id}
-        context.kernel.close()
+        context.remove()
 
     def restart(self, context_id):
         self.get(context_id).restart()

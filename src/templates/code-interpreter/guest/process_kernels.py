@@ -24,6 +24,8 @@ class ProcessKernel:
         self.process = None
         self.send = None
         self.finished = threading.Event()
+        # Held while a process is exchanged, and while one is asked.
+        self.lock = threading.RLock()
         self.start()
 
     def start(self):
@@ -31,7 +33,7 @@ class ProcessKernel:
         asked, asking = os.pipe()
         self.process = subprocess.Popen(
             [word.format(saying=saying, asked=asked) for word in self.command()],
-            cwd=self.cwd if os.path.isdir(self.cwd) else "/",
+            cwd=self.cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -65,14 +67,15 @@ class ProcessKernel:
             self.finished.set()
 
     def run(self, code, lasting, env, send):
-        if self.process.poll() is not None:
-            self.start()
-        self.executions += 1
-        self.finished.clear()
-        self.send = send
-        send(results.count(self.executions))
         try:
-            self.ask(code, lasting, env)
+            with self.lock:
+                if self.process.poll() is not None:
+                    self.start()
+                self.executions += 1
+                self.finished.clear()
+                self.send = send
+                send(results.count(self.executions))
+                self.ask(code, lasting, env)
             self.finished.wait()
         finally:
             self.send = None
@@ -83,12 +86,17 @@ class ProcessKernel:
             send(line)
 
     def interrupt(self):
-        self.process.send_signal(signal.SIGINT)
+        with self.lock:
+            if self.process:
+                self.stop_code()
+        if not self.finished.wait(INTERRUPT_SECONDS):
+            self.restart()
 
     def restart(self):
-        self.close()
-        self.executions = 0
-        self.start()
+        with self.lock:
+            self.close()
+            self.executions = 0
+            self.start()
 
     def close(self):
         process, self.process = self.process, None
@@ -108,11 +116,8 @@ class NodeKernel(ProcessKernel):
         script = os.path.join(HERE, "node_kernel.mjs")
         return ["node", "--disable-warning=ExperimentalWarning", script, "{asked}", "{saying}"]
 
-    def interrupt(self):
-        super().interrupt()
-        # Code that never lets go of the thread does not hear the signal.
-        if not self.finished.wait(INTERRUPT_SECONDS):
-            self.restart()
+    def stop_code(self):
+        self.process.send_signal(signal.SIGINT)
 
     def ask(self, code, lasting, env):
         wanted = {"code": code, "lasting": lasting, "env": env, "typescript": self.language == "typescript"}
@@ -195,6 +200,6 @@ done
     def hear(self, saying):
         pass
 
-    def interrupt(self):
+    def stop_code(self):
         # The shell itself stays; what it runs goes.
         subprocess.run(["pkill", "-INT", "-P", str(self.process.pid)], check=False)

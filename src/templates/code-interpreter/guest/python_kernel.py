@@ -3,6 +3,8 @@
 import json
 import os
 import queue
+import shutil
+import tempfile
 import threading
 
 from jupyter_client.manager import KernelManager
@@ -30,11 +32,14 @@ class PythonKernel:
         self.cwd = cwd
         self.lock = threading.Lock()
         self.known = {}
-        # Unix sockets: connections over them are part of a snapshot.
-        self.manager = KernelManager(kernel_name="python3", transport="ipc")
         self.start()
 
     def start(self):
+        # Unix sockets: connections over them are part of a snapshot. Server and kernel work in different directories, so the path is absolute.
+        self.sockets = tempfile.mkdtemp(prefix="kernel-")
+        self.manager = KernelManager(
+            kernel_name="python3", transport="ipc", connection_file=os.path.join(self.sockets, "kernel.json")
+        )
         arguments = [f"--IPKernelApp.exec_files={json.dumps([STARTUP])}", "--HistoryManager.enabled=False"]
         self.manager.start_kernel(cwd=self.cwd, extra_arguments=arguments)
         self.connect()
@@ -90,11 +95,10 @@ class PythonKernel:
 
     def restart(self):
         with self.lock:
-            self.client.stop_channels()
-            self.manager.shutdown_kernel(now=True)
-            self.manager = KernelManager(kernel_name="python3", transport="ipc")
+            self.close()
             self.start()
 
     def close(self):
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
+        shutil.rmtree(self.sockets, ignore_errors=True)

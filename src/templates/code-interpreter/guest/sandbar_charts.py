@@ -13,19 +13,27 @@ def chart_of(figure):
 
 
 def _axes(axes):
+    from matplotlib.collections import PathCollection
     from matplotlib.container import BarContainer
     from matplotlib.patches import Wedge
 
     wedges = [patch for patch in axes.patches if isinstance(patch, Wedge)]
     bars = [container for container in axes.containers if isinstance(container, BarContainer)]
+    points = [each for each in axes.collections if isinstance(each, PathCollection)]
+    if axes.name == "3d":
+        return _unknown(axes)
     if wedges:
         return _pie(axes, wedges)
     if bars:
         return _bars(axes, bars)
-    if axes.collections:
-        return _points(axes, "scatter", [_scatter(each) for each in axes.collections if hasattr(each, "get_offsets")])
+    if points:
+        return _points(axes, "scatter", [_scatter(each) for each in points])
     if axes.lines:
         return _points(axes, "line", [_line(each) for each in axes.lines])
+    return _unknown(axes)
+
+
+def _unknown(axes):
     return {"type": "unknown", "title": axes.get_title(), "elements": []}
 
 
@@ -39,15 +47,18 @@ def _pie(axes, wedges):
 
 
 def _bars(axes, containers):
-    upright = all(bar.get_x() is not None and container.orientation != "horizontal" for container in containers for bar in container)
+    upright = all(container.orientation != "horizontal" for container in containers)
     axis = axes.xaxis if upright else axes.yaxis
-    labels = [label.get_text() for label in axis.get_ticklabels()]
+    # A category is a tick in the middle of its bar; other bars are named by where they stand.
+    labels = {f"{tick:.6g}": label.get_text() for tick, label in zip(axis.get_ticklocs(), axis.get_ticklabels())}
     elements = []
     for container in containers:
         group = "" if str(container.get_label()).startswith("_") else str(container.get_label())
-        for index, bar in enumerate(container):
+        for bar in container:
             value = bar.get_height() if upright else bar.get_width()
-            elements.append({"label": _at(labels, index), "value": _plain(value), "group": group})
+            middle = bar.get_x() + bar.get_width() / 2 if upright else bar.get_y() + bar.get_height() / 2
+            place = f"{middle:.6g}"
+            elements.append({"label": labels.get(place) or place, "value": _plain(value), "group": group})
     return {"type": "bar", **_common(axes), "elements": elements}
 
 

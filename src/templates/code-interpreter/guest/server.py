@@ -1,14 +1,14 @@
 """Runs code for the code-interpreter clients: HTTP on port 49999, answers as lines of JSON while the code runs."""
 
 import json
-import socket
 import sys
 import threading
 import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import results
-from contexts import Contexts, UnknownContext, UnknownLanguage
+from client import Client, ClientGone
+from contexts import Contexts, UnknownContext, UnknownDirectory, UnknownLanguage
 
 PORT = 49999
 MOST_BODY_BYTES = 64 * 1024 * 1024
@@ -55,24 +55,14 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(400, "Only one of context_id or language can be provided")
         context = self.contexts.get(context_id) if context_id else self.contexts.default(language)
         lines = LineStream(self)
-        threading.Thread(target=self.watch_client, args=(lines.ended, context), daemon=True).start()
         try:
-            context.run(code, wanted.get("env_vars") or {}, lines.send)
+            context.run(code, wanted.get("env_vars") or {}, Client(self.connection), lines.send)
+        except ClientGone:
+            pass
         except Exception as error:
             lines.send(results.error(type(error).__name__, str(error), traceback.format_exc()))
         finally:
             lines.end()
-
-    def watch_client(self, ended, context):
-        """Interrupts the code of a client that has left: nobody would ever see what it says."""
-        while not ended.wait(0.5):
-            try:
-                if self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"":
-                    return context.interrupt()
-            except BlockingIOError:
-                continue
-            except OSError:
-                return context.interrupt()
 
     def body(self):
         length = int(self.headers.get("Content-Length") or 0)
@@ -110,10 +100,15 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(404, f"Context {error} not found", "text/plain")
         except UnknownLanguage as error:
             self.reply(400, f"Language {error} is not supported", "text/plain")
+        except UnknownDirectory as error:
+            self.reply(400, f"{error} is not a directory", "text/plain")
         except Refused as error:
             self.reply(error.status, error.text, "text/plain")
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
+        except Exception as error:
+            traceback.print_exc()
+            self.reply(500, f"{type(error).__name__}: {error}", "text/plain")
 
     def reply(self, status, text, content_type):
         data = text.encode()

@@ -2,8 +2,11 @@
 
 
 def _sandbar_startup():
+    import sys
+
     from IPython import get_ipython
-    from IPython.core.formatters import BaseFormatter
+    from IPython.core.formatters import BaseFormatter, catch_format_error
+    from sandbar_charts import chart_of
     from traitlets import ObjectName, Unicode
 
     shell = get_ipython()
@@ -18,6 +21,12 @@ def _sandbar_startup():
         print_method = ObjectName("_repr_e2b_chart_")
         _return_type = dict
 
+        # Not by a printer for the type: matplotlib removes those of all formatters when it sets its own.
+        @catch_format_error
+        def __call__(self, shown):
+            figures = sys.modules.get("matplotlib.figure")
+            return chart_of(shown) if figures and isinstance(shown, figures.Figure) else None
+
     def table(frame):
         import json
 
@@ -26,18 +35,12 @@ def _sandbar_startup():
             for name, column in frame.items()
         }
 
-    def chart(figure):
-        from sandbar_charts import chart_of
-
-        return chart_of(figure)
-
     formatters = shell.display_formatter.formatters
     formatters["e2b/data"] = DataFormatter(parent=shell.display_formatter)
     formatters["e2b/data"].for_type_by_name("pandas.core.frame", "DataFrame", table)
     # The name under which newer releases of pandas have it.
     formatters["e2b/data"].for_type_by_name("pandas", "DataFrame", table)
     formatters["e2b/chart"] = ChartFormatter(parent=shell.display_formatter)
-    formatters["e2b/chart"].for_type_by_name("matplotlib.figure", "Figure", chart)
     shell.run_line_magic("matplotlib", "inline")
 
 
