@@ -1,3 +1,4 @@
+import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { version } from '../src/cli/version.ts';
 import { runCommand } from '../src/core/command.ts';
@@ -50,7 +51,7 @@ printSideBySide(rows, runtimes);
 const targets = targetsOf(rows, runtimes, Math.max(...sizes.memory.counts));
 printTargets(targets);
 const results = { at: new Date().toISOString(), environment: about, sizes, rows, targets };
-console.log(`\nwritten to ${writeResults('bench/results', results)}`);
+console.log(`\nwritten to ${writeResults(path.join(import.meta.dirname, 'results'), results)}`);
 process.exit(failed === 0 ? 0 : 1);
 
 function readArguments() {

@@ -22,12 +22,12 @@ const NAMES = ['allowed.test', '*.allowed.test', 'other.test', 'ruled.test', '*.
  */
 export class TestInternet {
   /** This machine's own address there. */
-  static readonly machine = '203.0.113.1';
-  static readonly dns = '203.0.113.53';
-  static readonly control = 'http://203.0.113.10:9000';
-  static readonly allowed = '203.0.113.20';
-  static readonly other = '203.0.113.30';
-  static readonly proxy = '203.0.113.40';
+  static readonly machine = '192.0.2.1';
+  static readonly dns = '192.0.2.53';
+  static readonly control = 'http://192.0.2.10:9000';
+  static readonly allowed = '192.0.2.20';
+  static readonly other = '192.0.2.30';
+  static readonly proxy = '192.0.2.40';
   static readonly elsewhere = '198.51.100.10';
   /** Addresses that stand in for metadata services, private networks, other machines. */
   static readonly forbidden = ['169.254.169.254', '10.99.99.99', '172.31.99.99', '192.168.99.99', '100.64.99.99'];
@@ -120,7 +120,7 @@ export class TestInternet {
     ];
     await runCommand('ip', ['-n', NAME, '-batch', '-'], { input: `${inside.join('\n')}\n` });
     for (const address of [TestInternet.elsewhere, ...forbidden])
-      await ip('route', 'add', `${address}/32`, 'via', '203.0.113.10', 'dev', LINK);
+      await ip('route', 'add', `${address}/32`, 'via', '192.0.2.10', 'dev', LINK);
     await runCommand('ip', ['netns', 'exec', NAME, 'nft', '-f', '-'], {
       input: `table inet seen {
         counter forbidden {}
@@ -151,7 +151,7 @@ export class TestInternet {
 }
 
 const ADDRESSES = [
-  '203.0.113.10',
+  '192.0.2.10',
   TestInternet.dns,
   TestInternet.allowed,
   TestInternet.other,

@@ -13,7 +13,7 @@ const PORT = 49_999;
 const AUTHORITIES = '/etc/ssl/certs/ca-certificates.crt';
 const BUILD_AUTHORITIES = '/tmp/build-authorities.pem';
 
-/** From PyPI. The first two run the code, the others are what code for data is written with. */
+/** From PyPI. The first two run the code, the others are what code for data is written with; plotly shows its figures by nbformat. */
 const PYTHON_PACKAGES = [
   'ipykernel',
   'jupyter_client',
@@ -24,6 +24,7 @@ const PYTHON_PACKAGES = [
   'scikit-learn',
   'seaborn',
   'plotly',
+  'nbformat',
   'sympy',
   'pillow',
   'requests',
@@ -66,14 +67,15 @@ export function codeInterpreterRecipe(): Recipe {
           args: [
             [
               `export PIP_CERT=${BUILD_AUTHORITIES} PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1`,
-              `pip install --no-cache-dir ${PYTHON_PACKAGES.join(' ')}`,
+              `pip install --no-cache-dir --no-compile --only-binary :all: --progress-bar off ${PYTHON_PACKAGES.join(' ')}`,
+              // On all processors, and without the packages' tests, which is a fifth of the time pip needs. A file that cannot be compiled is no loss.
+              `{ python3 -m compileall -qq -j 0 -x /tests/ /usr/local/lib/python3*/dist-packages || true; }`,
               `rm ${BUILD_AUTHORITIES}`,
             ].join(' && '),
             'root',
           ],
         },
         { type: 'COPY', args: ['server', HOME, 'root', ''], filesHash: hashOf(server) },
-        { type: 'RUN', args: [`python3 -m compileall -q ${HOME}`, 'root'] },
       ],
       startCmd: `exec python3 ${HOME}/server.py`,
       readyCmd: `curl -fs -o /dev/null http://localhost:${PORT}/health`,

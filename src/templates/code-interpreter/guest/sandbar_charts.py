@@ -49,16 +49,16 @@ def _pie(axes, wedges):
 def _bars(axes, containers):
     upright = all(container.orientation != "horizontal" for container in containers)
     axis = axes.xaxis if upright else axes.yaxis
-    # A category is a tick in the middle of its bar; other bars are named by where they stand.
-    labels = {f"{tick:.6g}": label.get_text() for tick, label in zip(axis.get_ticklocs(), axis.get_ticklabels())}
+    labels = [label.get_text() for label in axis.get_ticklabels()]
     elements = []
     for container in containers:
         group = "" if str(container.get_label()).startswith("_") else str(container.get_label())
-        for bar in container:
+        for index, bar in enumerate(container):
             value = bar.get_height() if upright else bar.get_width()
             middle = bar.get_x() + bar.get_width() / 2 if upright else bar.get_y() + bar.get_height() / 2
-            place = f"{middle:.6g}"
-            elements.append({"label": labels.get(place) or place, "value": _plain(value), "group": group})
+            # A category has a tick for each of its bars; the bars of a histogram are named by where they stand.
+            label = labels[index] if len(labels) == len(container) else f"{middle:.6g}"
+            elements.append({"label": label, "value": _plain(value), "group": group})
     return {"type": "bar", **_common(axes), "elements": elements}
 
 
