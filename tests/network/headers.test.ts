@@ -115,9 +115,13 @@ print(head.split()[1].decode(), s.recv(100).decode())"`,
     const leaked = await probed.run(`grep -rls ${SECRET} /etc /home /usr/local /proc/*/environ /tmp 2>/dev/null`);
     expect(leaked.stdout).toBe('');
     // Nor does it lie in clear on the machine. (The sandbox's own memory has seen it here: the tests' server echoes what it gets.)
-    const kept = await runCommand('grep', ['-rls', '--exclude-dir=layers', '--exclude=pages.img', SECRET, service.stateDir], {
-      okStatuses: [0, 1],
-    });
+    const kept = await runCommand(
+      'grep',
+      ['-rls', '--exclude-dir=layers', '--exclude=pages.img', SECRET, service.stateDir],
+      {
+        okStatuses: [0, 1],
+      },
+    );
     expect(kept.stdout).toBe('');
     expect(JSON.stringify((await probed.sandbox.getInfo()).network)).not.toContain(SECRET);
     await Secret.destroy(name, service.connection);

@@ -4,6 +4,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import tempfile
 import threading
 
@@ -30,8 +31,8 @@ del _sandbar_before
 class PythonKernel:
     def __init__(self, language, cwd):
         self.cwd = cwd
-        self.lock = threading.Lock()
-        self.known = {}
+        # Sockets of ZeroMQ are for one thread at a time.
+        self.talking = threading.Lock()
         self.start()
 
     def start(self):
@@ -42,35 +43,33 @@ class PythonKernel:
         )
         arguments = [f"--IPKernelApp.exec_files={json.dumps([STARTUP])}", "--HistoryManager.enabled=False"]
         self.manager.start_kernel(cwd=self.cwd, extra_arguments=arguments)
-        self.connect()
-
-    def connect(self):
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=READY_SECONDS)
         self.known = {}
 
     def run(self, code, lasting, env, send):
-        if not self.manager.is_alive():
-            self.restart()
-        lasting = {name: value for name, value in lasting.items() if self.known.get(name) != value}
-        if lasting or env:
-            self.silently(SET % {"lasting": repr(lasting), "env": repr(env)})
-            self.known.update(lasting)
-        try:
-            self.execute(code, send)
-        finally:
-            if env and self.manager.is_alive():
-                self.silently(RESET)
+        with self.talking:
+            if not self.manager.is_alive():
+                self.clear()
+                self.start()
+            lasting = {name: value for name, value in lasting.items() if self.known.get(name) != value}
+            if lasting or env:
+                self.silently(SET % {"lasting": repr(lasting), "env": repr(env)})
+                self.known.update(lasting)
+            try:
+                self.execute(code, send)
+            finally:
+                if env and self.manager.is_alive():
+                    self.silently(RESET)
 
     def execute(self, code, send):
-        client = self.client
-        message_id = client.execute(code, store_history=True, allow_stdin=False)
+        message_id = self.client.execute(code, store_history=True, allow_stdin=False)
         while True:
             try:
-                message = client.get_iopub_msg(timeout=POLL_SECONDS)
+                message = self.client.get_iopub_msg(timeout=POLL_SECONDS)
             except queue.Empty:
-                if client is not self.client or not self.manager.is_alive():
+                if not self.manager.is_alive():
                     return send(results.error("KernelDied", "the kernel ended while it ran the code", ""))
                 continue
             if message["parent_header"].get("msg_id") != message_id:
@@ -94,11 +93,22 @@ class PythonKernel:
         self.manager.interrupt_kernel()
 
     def restart(self):
-        with self.lock:
-            self.close()
+        self.kill()
+        with self.talking:
+            self.clear()
             self.start()
 
     def close(self):
+        self.kill()
+        with self.talking:
+            self.clear()
+
+    def kill(self):
+        """A run under way notices it and lets go of the sockets."""
+        if self.manager.is_alive():
+            self.manager.signal_kernel(signal.SIGKILL)
+
+    def clear(self):
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
         shutil.rmtree(self.sockets, ignore_errors=True)
