@@ -42,7 +42,8 @@ for (const [name, part] of parts) {
   } catch (error) {
     // The other parts are still worth their time.
     failed++;
-    show(`${name} failed`, [{ what: name, where: '', note: messageOf(error) }]);
+    const figure = { value: Number.NaN, unit: '', samples: 0, failures: 1, firstFailure: messageOf(error) };
+    show(`${name} failed`, [{ what: name, where: '', figure }]);
   }
 }
 if (isInterrupted()) await ended;

@@ -7,6 +7,7 @@ import type { RuntimeName } from '../src/core/config.ts';
 import { Layout } from '../src/node/layout.ts';
 import { TestInternet } from '../tests/support/internet.ts';
 import { startTestService, type TestService } from '../tests/support/service.ts';
+import { closedAtLast } from './closing.ts';
 import { WHAT } from './names.ts';
 import { startNginxProxy } from './nginx.ts';
 import type { Row } from './report.ts';
@@ -33,16 +34,21 @@ http.createServer((req, res) => { res.setHeader('content-length', body.length); 
 /** Requests through the gateway beside a direct connection and nginx; downloads out of a sandbox with and without rules. */
 export async function measureNetwork(runtime: RuntimeName, size: NetworkSize): Promise<Row[]> {
   const internet = await TestInternet.start();
-  await internet.setNames({ 'allowed.test': [TestInternet.allowed], 'ruled.test': [TestInternet.allowed] });
-  const service = await startTestService({
-    runtime,
-    env: { SANDBAR_NAME_SERVERS: TestInternet.dns, NODE_EXTRA_CA_CERTS: internet.authorityFile },
-  });
+  // On a signal, the service's guard clears up for it; the internet has none.
+  const close = closedAtLast(() => internet.stop());
   try {
-    return [...(await gateway(service, runtime, size)), ...(await egress(service, runtime, size))];
+    await internet.setNames({ 'allowed.test': [TestInternet.allowed], 'ruled.test': [TestInternet.allowed] });
+    const service = await startTestService({
+      runtime,
+      env: { SANDBAR_NAME_SERVERS: TestInternet.dns, NODE_EXTRA_CA_CERTS: internet.authorityFile },
+    });
+    try {
+      return [...(await gateway(service, runtime, size)), ...(await egress(service, runtime, size))];
+    } finally {
+      await service.dispose();
+    }
   } finally {
-    await service.dispose();
-    await internet.stop();
+    await close();
   }
 }
 

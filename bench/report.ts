@@ -40,7 +40,7 @@ export function printRows(title: string, rows: readonly Row[]): void {
         tally ? String(tally.samples) : '0',
         tally ? String(tally.failures) : '0',
         tally ? successRate(tally) : '',
-        remarks.join('; '),
+        remarks.join('; ').replace(/\s+/g, ' '),
       ];
     }),
   );

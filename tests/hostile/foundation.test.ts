@@ -12,7 +12,7 @@ const AGENT_PORT = 49981;
 const DISK_MB = 512;
 const MIB = 1024 * 1024;
 /** A source that is nobody's (RFC 5737). */
-const SPOOFED = '198.51.100.77';
+const SPOOFED = '198.51.100.177';
 
 /** Whoever is inside has root there and means harm. */
 describeInWorlds(

@@ -13,7 +13,7 @@ const policies: Record<string, NonNullable<SandboxOpts['network']>> = {
   'no rules': {},
   'rules that allow them': {
     allowOut: ['0.0.0.0/0', '10.0.0.0/8', '169.254.0.0/16', ...forbidden],
-    denyOut: ['198.51.100.0/24'],
+    denyOut: ['198.51.100.192/26'],
   },
   'every name allowed': { allowOut: ['*', ...forbidden], denyOut: everything },
   'header rules': { rules: { '*.test': [{ transform: { headers: { 'X-Key': 'abc' } } }] } },

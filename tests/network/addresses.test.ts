@@ -22,7 +22,7 @@ describeInWorlds('address rules', (world) => {
   });
 
   it('denied addresses are closed, the others open', async () => {
-    const probed = await world().create({ network: { denyOut: ['192.0.2.16/28'] } });
+    const probed = await world().create({ network: { denyOut: ['198.51.100.16/28'] } });
     const [http, tcp, udp, ping, otherHttp, otherUdp, name] = await probed.try([
       ['http', allowed],
       ['tcp', allowed],

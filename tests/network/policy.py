@@ -17,17 +17,17 @@ def reached(sandbox, url):
 Secret.create("python-key", "from-python")
 sandbox = Sandbox.create(
     network={
-        "allow_out": lambda ctx: [*ctx.rules.keys(), "192.0.2.30"],
+        "allow_out": lambda ctx: [*ctx.rules.keys(), "198.51.100.30"],
         "deny_out": [ALL_TRAFFIC],
         "rules": {"ruled.test": [{"transform": {"headers": {"X-Key": Secret.fill("python-key")}}}]},
     }
 )
-first = [reached(sandbox, url) for url in ("https://ruled.test", "http://192.0.2.30", "http://192.0.2.20")]
-sandbox.update_network({"deny_out": ["192.0.2.30"]})
-second = [reached(sandbox, url) for url in ("http://ruled.test", "http://192.0.2.30", "http://192.0.2.20")]
+first = [reached(sandbox, url) for url in ("https://ruled.test", "http://198.51.100.30", "http://198.51.100.20")]
+sandbox.update_network({"deny_out": ["198.51.100.30"]})
+second = [reached(sandbox, url) for url in ("http://ruled.test", "http://198.51.100.30", "http://198.51.100.20")]
 shown = sandbox.get_info().network
 closed = Sandbox.create(allow_internet_access=False)
-third = [reached(closed, "http://192.0.2.20")]
+third = [reached(closed, "http://198.51.100.20")]
 Secret.destroy("python-key")
 sandbox.kill()
 closed.kill()

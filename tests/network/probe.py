@@ -191,7 +191,7 @@ def own_mac():
 
 def own_address():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.connect(("192.0.2.10", 9))
+        sock.connect(("198.51.100.10", 9))
         return sock.getsockname()[0]
 
 

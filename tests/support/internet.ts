@@ -17,18 +17,18 @@ const WAIT_MS = 600_000;
 const NAMES = ['allowed.test', '*.allowed.test', 'other.test', 'ruled.test', '*.ruled.test', 'rebinding.test'] as const;
 
 /**
- * The internet of the tests: a network namespace with hosts in documentation ranges (RFC 5737) and on addresses that no sandbox may reach, all
+ * The internet of the tests: a network namespace with hosts in a documentation range (RFC 5737) and on addresses that no sandbox may reach, all
  * served by one program. Nothing leaves the machine.
  */
 export class TestInternet {
   /** This machine's own address there. */
-  static readonly machine = '192.0.2.1';
-  static readonly dns = '192.0.2.53';
-  static readonly control = 'http://192.0.2.10:9000';
-  static readonly allowed = '192.0.2.20';
-  static readonly other = '192.0.2.30';
-  static readonly proxy = '192.0.2.40';
-  static readonly elsewhere = '198.51.100.10';
+  static readonly machine = '198.51.100.1';
+  static readonly dns = '198.51.100.53';
+  static readonly control = 'http://198.51.100.10:9000';
+  static readonly allowed = '198.51.100.20';
+  static readonly other = '198.51.100.30';
+  static readonly proxy = '198.51.100.40';
+  static readonly elsewhere = '198.51.100.200';
   /** Addresses that stand in for metadata services, private networks, other machines. */
   static readonly forbidden = ['169.254.169.254', '10.99.99.99', '172.31.99.99', '192.168.99.99', '100.64.99.99'];
 
@@ -106,7 +106,7 @@ export class TestInternet {
   async #build(): Promise<void> {
     await takeDown();
     const { forbidden } = TestInternet;
-    const public24 = ADDRESSES.filter((address) => address.startsWith('203.'));
+    const public24 = ADDRESSES.filter((address) => address.startsWith('198.51.') && address !== TestInternet.elsewhere);
     await ip('netns', 'add', NAME);
     await ip('link', 'add', LINK, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', NAME);
     await ip('addr', 'add', `${TestInternet.machine}/24`, 'dev', LINK);
@@ -120,7 +120,7 @@ export class TestInternet {
     ];
     await runCommand('ip', ['-n', NAME, '-batch', '-'], { input: `${inside.join('\n')}\n` });
     for (const address of [TestInternet.elsewhere, ...forbidden])
-      await ip('route', 'add', `${address}/32`, 'via', '192.0.2.10', 'dev', LINK);
+      await ip('route', 'add', `${address}/32`, 'via', '198.51.100.10', 'dev', LINK);
     await runCommand('ip', ['netns', 'exec', NAME, 'nft', '-f', '-'], {
       input: `table inet seen {
         counter forbidden {}
@@ -151,7 +151,7 @@ export class TestInternet {
 }
 
 const ADDRESSES = [
-  '192.0.2.10',
+  '198.51.100.10',
   TestInternet.dns,
   TestInternet.allowed,
   TestInternet.other,
