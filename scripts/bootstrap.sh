@@ -149,7 +149,10 @@ trap - EXIT INT TERM
 
 # ---- The rest of the set-up is the program's own; then what was asked for.
 
-sandbar() { "$node" --disable-warning=ExperimentalWarning src/main.ts "$@"; }
+# A small young generation: what passes through the service is not kept, and should not grow it either.
+flags=$(cat scripts/node-flags)
+# shellcheck disable=SC2086
+sandbar() { "$node" $flags src/main.ts "$@"; }
 
 case $mode in
   setup)
@@ -157,7 +160,8 @@ case $mode in
     ;;
   start)
     NODE_USE_ENV_PROXY=1 sandbar setup "$@"
-    exec "$node" --disable-warning=ExperimentalWarning src/main.ts serve "$@"
+    # shellcheck disable=SC2086
+    exec "$node" $flags src/main.ts serve "$@"
     ;;
   test)
     NODE_USE_ENV_PROXY=1 sandbar setup --for-tests

@@ -12,8 +12,9 @@ use crate::sys;
 const MAX_SESSIONS: usize = 1024;
 /// A session that forks faster than it is stopped is given up after this many rounds.
 const MAX_ROUNDS: u32 = 64;
-/// With fewer processes than this there is no storm: the count outside lags behind one that is over, and nobody is to be killed for it.
-const MIN_CROWD: u32 = 64;
+/// With fewer processes than this, or half of what is allowed, there is no storm: the count outside lags behind one that is over, and nobody is to
+/// be killed for it.
+const MIN_CROWD: u64 = 64;
 /// Parents followed to see whether a process descends from the agent.
 const MAX_ANCESTORS: u32 = 64;
 
@@ -81,13 +82,14 @@ impl Relief {
         Killed { pid, name, used }
     }
 
-    /// Kills the session with the most processes. They are stopped first: while one is killed the others would fork again.
-    pub fn relieve_processes(&mut self) -> Killed {
+    /// Kills the session with the most processes, where there is a crowd for `allowed` ones. They are stopped first: while one is killed the others
+    /// would fork again.
+    pub fn relieve_processes(&mut self, allowed: u64) -> Killed {
         let (session, used) = match self.largest_session() {
             Some((session, count)) => (session, count.into()),
             None => return Killed::default(),
         };
-        if self.own_pid == 1 && self.crowd < MIN_CROWD {
+        if self.own_pid == 1 && u64::from(self.crowd) < MIN_CROWD.max(allowed / 2) {
             return Killed::default();
         }
         let mut killed = Killed { pid: session, name: name_of(session), used };

@@ -12,6 +12,7 @@ use crate::ring::RING_BYTES;
 use crate::start::PTY;
 
 use std::os::unix::io::AsRawFd;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 const DEFAULT_READ: usize = 256 << 10;
@@ -234,7 +235,10 @@ impl Agent {
     pub fn relieve(&mut self, request: &Message) -> Outcome<Vec<u8>> {
         let killed = match request.number(field::KIND) {
             1 => self.relief.relieve_memory(),
-            2 => self.relief.relieve_processes(),
+            2 => {
+                let allowed = self.context.processes_limit.load(Ordering::Relaxed);
+                self.relief.relieve_processes(allowed)
+            }
             _ => return Err(Error::invalid("kind is 1 for memory or 2 for processes")),
         };
         if let Some(process) = self.processes.by_pid(killed.pid).and_then(|key| self.processes.get(key)) {

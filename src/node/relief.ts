@@ -19,10 +19,14 @@ const MEMORY_TIMEOUT_MS = 6_000;
 const PROCESSES_TIMEOUT_MS = 20_000;
 /** A sandbox that stands at a limit and whose agent has not answered for so long is past help. */
 const HOPELESS_MS = 40_000;
-/** Host threads of one guest process in gVisor, and of a sandbox without any; measured 2 and 28. */
+/** Host threads of one guest process in gVisor; measured 2 to 3. They stay when the process is gone. */
 const STUBS_PER_PROCESS = 3;
+const MANY_STUBS_PER_PROCESS = 2.5;
+/** Host threads of a gVisor sandbox without any processes, and some; measured 28. */
 const IDLE_THREADS = 128;
 const ROUNDS_AT_PIDS_LIMIT = 4;
+/** After a look that found no crowd inside: what is counted out here may be what is left of one. */
+const LOOK_AGAIN_MS = 3_000;
 
 /**
  * Helps sandboxes that stand at a limit before the kernel would end them whole: on gVisor the kernel's choice would be the sandbox's own
@@ -36,6 +40,8 @@ export class Relief {
   readonly #busy = new Set<string>();
   /** Rounds that a sandbox has been seen at its limit of processes without a break. */
   readonly #crowded = new Map<string, number>();
+  /** Until when a count at the limit is taken for what is left of a storm. */
+  readonly #calmUntil = new Map<string, number>();
   /** Since when help has failed, and how often. */
   readonly #failing = new Map<string, { since: number; times: number }>();
   readonly #giveUp: (sandbox: LiveSandbox, why: string) => void;
@@ -64,7 +70,9 @@ export class Relief {
 
   async #run(): Promise<void> {
     while (!this.#stop.signal.aborted) {
+      const present = new Set<string>();
       for (const sandbox of this.#sandboxes()) {
+        present.add(sandbox.id);
         if (sandbox.frozen || sandbox.ending || this.#busy.has(sandbox.id)) continue;
         this.#busy.add(sandbox.id);
         // Not awaited: one sandbox that is slow to help must not keep the others waiting.
@@ -75,6 +83,8 @@ export class Relief {
           )
           .finally(() => this.#busy.delete(sandbox.id));
       }
+      for (const known of [this.#crowded, this.#calmUntil, this.#failing])
+        for (const id of known.keys()) if (!present.has(id)) known.delete(id);
       await delay(ROUND_MS, undefined, { signal: this.#stop.signal }).catch(() => undefined);
     }
   }
@@ -83,12 +93,14 @@ export class Relief {
     // In a container the kernel's own choice is right: it takes the biggest process, and never the agent.
     if (sandbox.record.runtime === 'gvisor' && (await sandbox.group.stalled(memoryLimit(sandbox))))
       await this.#freeMemory(sandbox);
-    const rounds = (await isCrowded(sandbox)) ? (this.#crowded.get(sandbox.id) ?? 0) + 1 : 0;
+    const pressure = await pressureOn(sandbox);
+    const rounds = pressure === 'none' ? 0 : (this.#crowded.get(sandbox.id) ?? 0) + 1;
     if (rounds === 0) this.#crowded.delete(sandbox.id);
     else this.#crowded.set(sandbox.id, rounds);
     sandbox.strain = rounds > 0 ? `process limit reached (${sandbox.record.resources.pidsMax})` : undefined;
+    const calm = Date.now() < (this.#calmUntil.get(sandbox.id) ?? 0);
     // gVisor's stubs multiply while a storm goes on, so there is no time to see whether it passes.
-    if (rounds >= (sandbox.record.runtime === 'gvisor' ? 1 : ROUNDS_AT_PIDS_LIMIT)) await this.#freeProcesses(sandbox);
+    if (!calm && (pressure === 'storm' || rounds >= ROUNDS_AT_PIDS_LIMIT)) await this.#freeProcesses(sandbox);
   }
 
   /** Better ended, with the reason on record, than running in name only. */
@@ -135,12 +147,15 @@ export class Relief {
   async #freeProcesses(sandbox: LiveSandbox): Promise<void> {
     const killed = await sandbox.agent.relieve('processes', AbortSignal.timeout(PROCESSES_TIMEOUT_MS));
     this.#crowded.delete(sandbox.id);
-    if (killed.pid !== 0)
-      this.#tell(
-        sandbox,
-        'processes',
-        `process limit reached (${sandbox.record.resources.pidsMax}): killed session ${killed.pid} (${killed.name}), ${killed.used} processes`,
-      );
+    if (killed.pid === 0) {
+      this.#calmUntil.set(sandbox.id, Date.now() + LOOK_AGAIN_MS);
+      return;
+    }
+    this.#tell(
+      sandbox,
+      'processes',
+      `process limit reached (${sandbox.record.resources.pidsMax}): killed session ${killed.pid} (${killed.name}), ${killed.used} processes`,
+    );
   }
 
   #tell(sandbox: LiveSandbox, kind: ReliefEvent['kind'], message: string): void {
@@ -149,10 +164,16 @@ export class Relief {
   }
 }
 
-/** Whether a sandbox is at its limit of processes: a container by the kernel's count, gVisor by more stubs than that many processes need. */
-async function isCrowded({ group, record }: LiveSandbox): Promise<boolean> {
-  if (record.runtime !== 'gvisor') return group.pidsExhausted();
-  return (await group.pids()) > record.resources.pidsMax * STUBS_PER_PROCESS + IDLE_THREADS;
+/**
+ * Whether a sandbox is at its limit of processes. A container by the kernel's count. gVisor by the stubs of so many processes; and more stubs than
+ * that are a storm of forks, since each that is refused leaves one.
+ */
+async function pressureOn({ group, record }: LiveSandbox): Promise<'none' | 'full' | 'storm'> {
+  if (record.runtime !== 'gvisor') return (await group.pidsExhausted()) ? 'full' : 'none';
+  const { pidsMax } = record.resources;
+  const threads = await group.pids();
+  if (threads > pidsMax * STUBS_PER_PROCESS + IDLE_THREADS) return 'storm';
+  return threads > pidsMax * MANY_STUBS_PER_PROCESS ? 'full' : 'none';
 }
 
 function memoryLimit(sandbox: LiveSandbox): number {

@@ -10,6 +10,8 @@ import { countLeftovers } from './leftovers.ts';
 import { RUNTIMES } from './node.ts';
 
 const root = path.resolve(import.meta.dirname, '../..');
+/** The service runs as `npm start` runs it. */
+const nodeFlags = readFileSync(path.join(root, 'scripts/node-flags'), 'utf8').trim().split(' ');
 const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 20_000;
 
@@ -132,7 +134,7 @@ export class TestService {
   async start(): Promise<void> {
     const log = openSync(this.#logFile, 'a');
     const said = readFileSync(this.#logFile).length;
-    const child = spawn(process.execPath, ['src/main.ts', 'serve'], {
+    const child = spawn(process.execPath, [...nodeFlags, 'src/main.ts', 'serve'], {
       cwd: root,
       env: { ...this.#env, SANDBAR_PORT: String(this.#port) },
       stdio: ['ignore', log, log],
