@@ -105,6 +105,9 @@ describe.each(RUNTIMES)('the code interpreter on %s', (runtime) => {
       ['html'],
     ]);
     expect(shown.results.every(({ isMainResult }) => !isMainResult)).toBe(true);
+    const plotted = await sandbox.runCode('import plotly.express as px\npx.line(x=[1, 2], y=[3, 4]).show()');
+    expect(plotted.error).toBeUndefined();
+    expect(plotted.results[0]?.html).toContain('Plotly.newPlot');
   });
 
   it('gives an error with its traceback, and goes on', async () => {
@@ -137,6 +140,21 @@ describe.each(RUNTIMES)('the code interpreter on %s', (runtime) => {
     await sandbox.removeCodeContext(context);
     await expect(sandbox.runCode('1', { context })).rejects.toThrow(/not found/);
     await expect(sandbox.removeCodeContext(context)).rejects.toThrow(/not found/);
+    await expect(sandbox.createCodeContext({ cwd: '/no-such-place' })).rejects.toThrow(/400/);
+  });
+
+  it('ends what runs in a context that is restarted', async () => {
+    const context = await sandbox.createCodeContext();
+    const begun = Promise.withResolvers<void>();
+    const running = sandbox.runCode("import time\nprint('begun', flush=True)\ntime.sleep(50)", {
+      context,
+      onStdout: () => begun.resolve(),
+    });
+    await begun.promise;
+    await sandbox.restartCodeContext(context);
+    expect((await running).error?.name).toBe('KernelDied');
+    expect((await sandbox.runCode('1 + 1', { context })).text).toBe('2');
+    await sandbox.removeCodeContext(context);
   });
 
   it('runs JavaScript: state, await, imports, errors', async () => {
@@ -175,10 +193,25 @@ describe.each(RUNTIMES)('the code interpreter on %s', (runtime) => {
   it('interrupts code whose client has gone', async () => {
     await expect(sandbox.runCode('while True: pass', { timeoutMs: 1500 })).rejects.toThrow(/timed out/i);
     expect((await sandbox.runCode('1 + 2', { timeoutMs: 20_000 })).text).toBe('3');
-    await expect(sandbox.runCode('while (true) {}', { language: 'javascript', timeoutMs: 1500 })).rejects.toThrow(
-      /timed out/i,
-    );
-    expect((await sandbox.runCode('1 + 2', { language: 'javascript', timeoutMs: 20_000 })).text).toBe('3');
+    await sandbox.runCode('let kept = 3', { language: 'javascript' });
+    for (const endless of ['while (true) {}', 'await new Promise(() => {})']) {
+      const running = sandbox.runCode(endless, { language: 'javascript', timeoutMs: 1500 });
+      await expect(running).rejects.toThrow(/timed out/i);
+      expect((await sandbox.runCode('kept', { language: 'javascript', timeoutMs: 20_000 })).text).toBe('3');
+    }
+    const running = sandbox.runCode('while true; do :; done', { language: 'bash', timeoutMs: 1500 });
+    await expect(running).rejects.toThrow(/timed out/i);
+    expect(stdout(await sandbox.runCode('echo back', { language: 'bash', timeoutMs: 20_000 }))).toBe('back\n');
+  });
+
+  it('does not interrupt one client when another has gone that waits behind it', async () => {
+    const begun = Promise.withResolvers<void>();
+    const slow = sandbox.runCode("import time\nprint('begun', flush=True)\ntime.sleep(3)\n'whole'", {
+      onStdout: () => begun.resolve(),
+    });
+    await begun.promise;
+    await expect(sandbox.runCode("print('never')", { requestTimeoutMs: 1000 })).rejects.toThrow(/timed out/i);
+    expect((await slow).text).toBe('whole');
   });
 
   it('is there at once in a new sandbox', async () => {

@@ -67,9 +67,9 @@ export function codeInterpreterRecipe(): Recipe {
           args: [
             [
               `export PIP_CERT=${BUILD_AUTHORITIES} PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1`,
-              `pip install --no-cache-dir --no-compile --only-binary :all: --progress-bar off ${PYTHON_PACKAGES.join(' ')}`,
-              // On all processors, and without the packages' tests, which is a fifth of the time pip needs. A file that cannot be compiled is no loss.
-              `{ python3 -m compileall -qq -j 0 -x /tests/ /usr/local/lib/python3*/dist-packages || true; }`,
+              `pip install --no-cache-dir --no-compile --only-binary :all: --progress-bar off --retries 10 ${PYTHON_PACKAGES.join(' ')}`,
+              // As pip would, but without the packages' tests. A file that cannot be compiled is no loss.
+              `{ python3 -m compileall -qq -x /tests/ /usr/local/lib/python3*/dist-packages || true; }`,
               `rm ${BUILD_AUTHORITIES}`,
             ].join(' && '),
             'root',

@@ -2,6 +2,7 @@
 
 
 def _sandbar_startup():
+    import os
     import sys
 
     from IPython import get_ipython
@@ -10,6 +11,8 @@ def _sandbar_startup():
     from traitlets import ObjectName, Unicode
 
     shell = get_ipython()
+    # Figures of plotly as its own data, and as a page of HTML for who does not know that.
+    os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype+colab")
 
     class DataFormatter(BaseFormatter):
         format_type = Unicode("e2b/data")
