@@ -67,8 +67,9 @@ export class Machine {
       this.helper,
       log,
     );
+    const options = { smallPackets: network.limits.bytesPerSecond !== undefined };
     if (programs.runsc !== undefined)
-      this.#runtimes.set('gvisor', new GvisorRuntime(programs.runsc, this.#roots, this.helper));
+      this.#runtimes.set('gvisor', new GvisorRuntime(programs.runsc, this.#roots, this.helper, options));
     if (programs.crun !== undefined) {
       const disks = new WritableDisks(layout.disksDir, this.helper);
       const runtime = new ContainerRuntime(
