@@ -67,9 +67,8 @@ export class Machine {
       this.helper,
       log,
     );
-    const options = { smallPackets: network.limits.bytesPerSecond !== undefined };
     if (programs.runsc !== undefined)
-      this.#runtimes.set('gvisor', new GvisorRuntime(programs.runsc, this.#roots, this.helper, options));
+      this.#runtimes.set('gvisor', new GvisorRuntime(programs.runsc, this.#roots, this.helper));
     if (programs.crun !== undefined) {
       const disks = new WritableDisks(layout.disksDir, this.helper);
       const runtime = new ContainerRuntime(

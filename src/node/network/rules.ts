@@ -14,15 +14,8 @@ export interface FenceOptions {
   refusalPort: number;
   /** Port of the egress proxy, on every address. */
   egressPort: number;
-  limits: TrafficLimits;
-}
-
-/** What one sandbox may use of the machine's network. */
-export interface TrafficLimits {
-  /** Connections and UDP flows it may have begun and not ended. */
+  /** Connections and UDP flows that one sandbox may have begun and not ended. */
   connections: number;
-  /** Bytes a second each way, of what it began itself; undefined: no limit. */
-  bytesPerSecond: number | undefined;
 }
 
 /** A slot as the fence knows it. */
@@ -115,7 +108,7 @@ export class Fence {
 
 /** The table as nft reads it. Deleting and defining it in one file replaces it without a moment in between. */
 export function renderFence(options: FenceOptions, slots: readonly FencedSlot[]): string {
-  const { table, interfacePrefix, range, resolverPort, refusalPort, egressPort, limits } = options;
+  const { table, interfacePrefix, range, resolverPort, refusalPort, egressPort, connections } = options;
   const resolverPorts = `{ ${resolverPort}, ${refusalPort} }`;
   const sandbox = `"${interfacePrefix}*"`;
   const elements = slots.length > 0 ? `elements = { ${slots.map(element).join(', ')} }` : '';
@@ -168,9 +161,9 @@ table inet ${table} {
   }
   chain limited {
     type filter hook prerouting priority mangle; policy accept;
-    iifname ${sandbox} ct state new add @connections { ip saddr ct count over ${limits.connections} } goto refused
+    iifname ${sandbox} ct state new add @connections { ip saddr ct count over ${connections} } goto refused
   }
-${bandwidth(sandbox, limits.bytesPerSecond)}  chain diverting {
+  chain diverting {
     type nat hook prerouting priority dstnat; policy accept;
     iifname != ${sandbox} return
     iifname vmap @diverted
@@ -214,29 +207,6 @@ ${bandwidth(sandbox, limits.bytesPerSecond)}  chain diverting {
     ip saddr ${range} oifname != ${sandbox} masquerade
   }
 }
-`;
-}
-
-/** What goes over the limit is dropped, by which TCP knows to slow down. Connections that the service makes into a sandbox do not count. */
-function bandwidth(sandbox: string, bytesPerSecond: number | undefined): string {
-  if (bytesPerSecond === undefined) return '';
-  const kilobytes = Math.ceil(bytesPerSecond / 1024);
-  // What was not used for a second may come at once, and this much more: a packet may be as large as 64 kB on its way through the machine.
-  const limit = `limit rate over ${kilobytes} kbytes/second burst 128 kbytes`;
-  const set = (name: string) => `  set ${name} {
-    type ipv4_addr
-    size 65536
-    flags dynamic
-  }
-`;
-  return `${set('sent')}${set('received')}  chain sending {
-    type filter hook prerouting priority mangle + 1; policy accept;
-    iifname ${sandbox} ct direction original add @sent { ip saddr ${limit} } drop
-  }
-  chain receiving {
-    type filter hook postrouting priority mangle; policy accept;
-    oifname ${sandbox} ct direction reply add @received { ip daddr ${limit} } drop
-  }
 `;
 }
 

@@ -8,6 +8,7 @@ import { SandbarError } from '../../core/errors.ts';
 import type { Log } from '../../core/log.ts';
 import type { HostHelper } from '../host-helper.ts';
 import { AddressRange } from './addresses.ts';
+import { limitBandwidth } from './bandwidth.ts';
 import { cutForbidden, forgetConnections } from './connections.ts';
 import { type Denial, Denials } from './denials.ts';
 import { Dialer } from './egress/dialer.ts';
@@ -17,7 +18,7 @@ import { Lookup } from './egress/lookup.ts';
 import { Occupants } from './occupants.ts';
 import { CompiledPolicy, type NetworkPolicy, OPEN_POLICY } from './policy.ts';
 import { Resolver, type ResolverPorts } from './resolver.ts';
-import { Fence, type FencedSlot, type TrafficLimits } from './rules.ts';
+import { Fence, type FencedSlot } from './rules.ts';
 
 /** A place on the network: a namespace with one interface, its address, the machine's end of it. */
 export interface Slot {
@@ -25,6 +26,14 @@ export interface Slot {
   netnsFile: string;
   host: string;
   guest: string;
+}
+
+/** What one sandbox may use of the machine's network. */
+export interface TrafficLimits {
+  /** Connections and UDP flows it may have begun and not ended. */
+  connections: number;
+  /** Bytes a second each way; undefined: no limit. */
+  bytesPerSecond: number | undefined;
 }
 
 export interface NetworkOptions {
@@ -114,7 +123,7 @@ export class NetworkSlots {
         range: this.#range.cidr,
         ...resolverPorts,
         egressPort,
-        limits: this.#options.limits,
+        connections: this.#options.limits.connections,
       },
       this.#helper,
     );
@@ -296,10 +305,13 @@ export class NetworkSlots {
   }
 
   async #build(slots: readonly Slot[]): Promise<void> {
+    const { bytesPerSecond } = this.#options.limits;
     await Promise.all(
-      slots.map(({ index, host, guest }) =>
-        this.#helper.makeSlot(this.#netns(index), this.#interface(index), host, guest),
-      ),
+      slots.map(async ({ index, host, guest }) => {
+        const cable = { netns: this.#netns(index), interfaceName: this.#interface(index), host };
+        await this.#helper.makeSlot(cable.netns, cable.interfaceName, host, guest);
+        if (bytesPerSecond !== undefined) await limitBandwidth(this.#helper, cable, bytesPerSecond);
+      }),
     );
   }
 

@@ -25,17 +25,11 @@ export class GvisorRuntime implements Runtime {
   readonly #runsc: string;
   readonly #roots: SharedRoots;
   readonly #helper: HostHelper;
-  readonly #smallPackets: boolean;
 
-  /**
-   * `smallPackets` has gVisor cut what it sends into packets of the wire's size itself: where a limit of bandwidth drops packets, one of 64 kB at once
-   * is more than its TCP gets over (measured: an eighth of the limit is used, instead of a third).
-   */
-  constructor(runsc: string, roots: SharedRoots, helper: HostHelper, options: { smallPackets: boolean }) {
+  constructor(runsc: string, roots: SharedRoots, helper: HostHelper) {
     this.#runsc = runsc;
     this.#roots = roots;
     this.#helper = helper;
-    this.#smallPackets = options.smallPackets;
   }
 
   /**
@@ -210,7 +204,6 @@ export class GvisorRuntime implements Runtime {
       '--allow-suid',
       '--net-raw',
       '--host-settings=ignore',
-      ...(this.#smallPackets ? ['--gso=false'] : []),
     ];
   }
 }
