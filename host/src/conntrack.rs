@@ -1,4 +1,4 @@
-//! Where a connection was going before it was redirected to this machine, asked of the kernel's connection tracking.
+//! The kernel's connection tracking: where a connection was going before it was redirected to this machine, and forgetting what an address began.
 
 use crate::sys::{check, failure, Fd, Outcome};
 use std::mem;
@@ -7,8 +7,12 @@ use std::net::Ipv4Addr;
 const NETLINK_NETFILTER: libc::c_int = 12;
 const NFNL_SUBSYS_CTNETLINK: u16 = 1;
 const IPCTNL_MSG_CT_GET: u16 = 1;
+const IPCTNL_MSG_CT_DELETE: u16 = 2;
 const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_DUMP: u16 = 0x300;
 const NLA_F_NESTED: u16 = 0x8000;
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
@@ -34,29 +38,77 @@ pub struct Endpoint {
 /// The destination that `client` asked for, of a TCP connection that has arrived at `local` instead.
 pub fn original_destination(client: &Endpoint, local: &Endpoint) -> Outcome<Endpoint> {
     let socket = open_socket()?;
-    let request = request(client, local);
-    // SAFETY: the buffer is valid for its length; the socket is open.
-    let sent = unsafe {
-        libc::send(
-            socket.0,
-            request.as_ptr() as *const libc::c_void,
-            request.len(),
-            0,
-        )
-    };
-    check(sent as libc::c_long, "ask connection tracking")?;
+    send(&socket, &request(client, local))?;
     let mut answer = [0u8; 8192];
-    // SAFETY: as above, for writing.
-    let count = unsafe {
-        libc::recv(
-            socket.0,
-            answer.as_mut_ptr() as *mut libc::c_void,
-            answer.len(),
-            0,
-        )
-    };
-    let count = check(count as libc::c_long, "hear connection tracking")? as usize;
+    let count = receive(&socket, &mut answer)?;
     destination_in(&answer[..count])
+}
+
+/// Forgets every connection and flow that one of the addresses began.
+pub fn forget_flows(addresses: &[Ipv4Addr]) -> Outcome<()> {
+    let socket = open_socket()?;
+    send(&socket, &message(IPCTNL_MSG_CT_GET, NLM_F_REQUEST | NLM_F_DUMP, &[]))?;
+    let mut found = Vec::new();
+    let mut buffer = vec![0u8; 65536];
+    'dump: loop {
+        let count = receive(&socket, &mut buffer)?;
+        for part in messages(&buffer[..count]) {
+            match u16_at(part, 4) {
+                Some(NLMSG_DONE) => break 'dump,
+                Some(NLMSG_ERROR) => return Err("connection tracking cannot be listed".to_string()),
+                _ => {}
+            }
+            let tuple = part
+                .get(HEADER + FAMILY_HEADER..)
+                .and_then(|body| find(body, CTA_TUPLE_ORIG));
+            if let Some(tuple) = tuple {
+                if source_in(tuple).map_or(false, |source| addresses.contains(&source)) {
+                    found.push(tuple.to_vec());
+                }
+            }
+        }
+    }
+    for tuple in found {
+        let body = attribute(CTA_TUPLE_ORIG | NLA_F_NESTED, &tuple);
+        send(&socket, &message(IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST | NLM_F_ACK, &body))?;
+        // One that has ended meanwhile is forgotten too.
+        receive(&socket, &mut buffer)?;
+    }
+    Ok(())
+}
+
+fn source_in(tuple: &[u8]) -> Option<Ipv4Addr> {
+    match find(find(tuple, CTA_TUPLE_IP)?, CTA_IP_V4_SRC)? {
+        [a, b, c, d] => Some(Ipv4Addr::new(*a, *b, *c, *d)),
+        _ => None,
+    }
+}
+
+/// The messages of one datagram.
+fn messages(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut found = Vec::new();
+    while let Some(head) = bytes.get(..4) {
+        let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        match bytes.get(..length) {
+            Some(part) if length >= HEADER => found.push(part),
+            _ => break,
+        }
+        bytes = bytes.get((length + 3) & !3..).unwrap_or(&[]);
+    }
+    found
+}
+
+fn send(socket: &Fd, bytes: &[u8]) -> Outcome<()> {
+    // SAFETY: the buffer is valid for its length; the socket is open.
+    let sent = unsafe { libc::send(socket.0, bytes.as_ptr().cast(), bytes.len(), 0) };
+    check(sent as libc::c_long, "ask connection tracking")?;
+    Ok(())
+}
+
+fn receive(socket: &Fd, buffer: &mut [u8]) -> Outcome<usize> {
+    // SAFETY: the buffer is valid for its length; the socket is open.
+    let count = unsafe { libc::recv(socket.0, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+    Ok(check(count as libc::c_long, "hear connection tracking")? as usize)
 }
 
 fn open_socket() -> Outcome<Fd> {
@@ -104,11 +156,15 @@ fn request(client: &Endpoint, local: &Endpoint) -> Vec<u8> {
     ]
     .concat();
     let body = attribute(CTA_TUPLE_REPLY | NLA_F_NESTED, &tuple);
+    message(IPCTNL_MSG_CT_GET, NLM_F_REQUEST, &body)
+}
+
+fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let length = (HEADER + FAMILY_HEADER + body.len()) as u32;
     let mut message = Vec::with_capacity(length as usize);
     message.extend(length.to_ne_bytes());
-    message.extend((NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET).to_ne_bytes());
-    message.extend(NLM_F_REQUEST.to_ne_bytes());
+    message.extend((NFNL_SUBSYS_CTNETLINK << 8 | kind).to_ne_bytes());
+    message.extend(flags.to_ne_bytes());
     // Sequence and sender, which a socket of its own for each question makes needless.
     message.extend([0; 8]);
     message.extend([libc::AF_INET as u8, 0, 0, 0]);
@@ -200,6 +256,25 @@ mod tests {
             (found.address, found.port),
             (Ipv4Addr::new(203, 0, 113, 7), 443)
         );
+    }
+
+    #[test]
+    fn reads_the_source_of_a_flow_and_parts_messages() {
+        let addresses = attribute(CTA_IP_V4_SRC, &[10, 0, 0, 2]);
+        let tuple = attribute(CTA_TUPLE_IP | NLA_F_NESTED, &addresses);
+        assert_eq!(source_in(&tuple), Some(Ipv4Addr::new(10, 0, 0, 2)));
+        assert_eq!(source_in(&addresses), None);
+        let one = message(IPCTNL_MSG_CT_GET, 0, &tuple);
+        let two = [one.clone(), one.clone(), vec![200, 0, 0, 0]].concat();
+        assert_eq!(messages(&two), vec![&one[..], &one[..]]);
+    }
+
+    #[test]
+    fn forgets_nothing_that_is_not_there() {
+        // SAFETY: takes nothing, cannot fail.
+        if unsafe { libc::geteuid() } == 0 {
+            forget_flows(&[Ipv4Addr::new(198, 51, 100, 250)]).unwrap();
+        }
     }
 
     #[test]

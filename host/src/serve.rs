@@ -119,6 +119,10 @@ fn perform(op: &str, words: &[&str]) -> Outcome<()> {
         ("copy", [source, target]) => sparse::copy(source, target),
         ("slot-make", [name, interface, host, guest]) => slot::make(name, interface, host, guest),
         ("slot-remove", [name, interface]) => slot::remove(name, interface),
+        ("forget-flows", addresses) => {
+            let parsed: Result<Vec<_>, _> = addresses.iter().map(|text| text.parse()).collect();
+            conntrack::forget_flows(&parsed.map_err(|_| "not all are IPv4 addresses".to_string())?)
+        }
         ("sync", [path]) => mounts::sync_filesystem(path),
         _ => Err(format!("unknown request {op} with {} words", words.len())),
     }

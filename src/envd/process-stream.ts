@@ -54,10 +54,20 @@ export async function* eventsFromNow(
 
 /** Start event, output, end. Leaving the iteration gives the subscription back; the process goes on. */
 async function* events(subscription: Subscription, first: OutputBatch): AsyncGenerator<ProcessEventInit | 'deadline'> {
-  const { agent, subscriber, signal } = subscription;
+  const { agent, subscriber } = subscription;
+  const left = new AbortController();
+  const signal = AbortSignal.any([subscription.signal, left.signal]);
   const silence = new Silence(subscription.keepaliveMs);
   const { pid } = first;
+  const readAfter = ({ nextOffset }: OutputBatch) => {
+    const waitMs = Math.min(silence.leftMs, MAX_WAIT_MS);
+    const position = { process: { pid }, subscriber, offset: nextOffset };
+    return agent.readOutput({ ...position, length: BATCH_BYTES, waitMs, replay: false }, signal);
+  };
   let batch = first;
+  // Output is asked for while the start is told, not after it.
+  let early = first.chunks.length === 0 && !first.end ? readAfter(first) : undefined;
+  early?.catch(() => undefined);
   try {
     yield startEvent(pid);
     for (;;) {
@@ -74,11 +84,11 @@ async function* events(subscription: Subscription, first: OutputBatch): AsyncGen
         yield keepaliveEvent();
         silence.broken();
       }
-      const waitMs = Math.min(silence.leftMs, MAX_WAIT_MS);
-      const position = { process: { pid }, subscriber, offset: batch.nextOffset };
-      batch = await agent.readOutput({ ...position, length: BATCH_BYTES, waitMs, replay: false }, signal);
+      batch = await (early ?? readAfter(batch));
+      early = undefined;
     }
   } finally {
+    left.abort();
     if (!batch.end) forget(subscription, pid);
   }
 }

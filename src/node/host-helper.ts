@@ -101,6 +101,11 @@ export class HostHelper {
     return { address, port: Number(port) };
   }
 
+  /** Makes the kernel forget every connection and flow that one of these addresses began. */
+  forgetFlows(addresses: readonly string[]): Promise<void> {
+    return this.#ask('forget-flows', ...addresses);
+  }
+
   /** Makes a network namespace with one interface, at `guest`, joined to `interfaceName` out here, at `host`. */
   makeSlot(netns: string, interfaceName: string, host: string, guest: string): Promise<void> {
     return this.#ask('slot-make', netns, interfaceName, host, guest);

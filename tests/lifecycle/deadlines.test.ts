@@ -20,11 +20,13 @@ describeOnRuntimes(
     it('end a sandbox at its time, which is said in its log', async () => {
       const sandbox = await create({ timeoutMs: 1500 });
       expect(await stateOf(sandbox)).toBe('running');
-      await expect.poll(() => stateOf(sandbox), { timeout: 4000 }).toBe(404);
-      const { logs } = (await (await service().fetch(`/v2/sandboxes/${sandbox.sandboxId}/logs`)).json()) as {
-        logs: { message: string; fields: object }[];
+      await expect.poll(() => stateOf(sandbox), { timeout: 15_000 }).toBe(404);
+      const newest = async () => {
+        const answer = await service().fetch(`/v2/sandboxes/${sandbox.sandboxId}/logs`);
+        return ((await answer.json()) as { logs: { message: string; fields: object }[] }).logs[0];
       };
-      expect(logs[0]).toMatchObject({ message: 'sandbox killed at its deadline', fields: { reason: 'timeout' } });
+      const expected = { message: 'sandbox killed at its deadline', fields: { reason: 'timeout' } };
+      await expect.poll(newest, { timeout: 5000 }).toMatchObject(expected);
     });
 
     it('are moved both ways by setTimeout, only later by connect and refreshes', async () => {

@@ -85,10 +85,7 @@ describe('a full disk', () => {
 
   it('a pause that fails half way leaves the sandbox running, whole, and no part of an image', async () => {
     const { sandbox, workload } = await start();
-    // Memory that does not compress, so that the image is large.
-    await sandbox.commands.run(
-      `nohup python3 -c "import os,time; b=os.urandom(300*1024*1024); time.sleep(3600)" > /dev/null 2>&1 & sleep 3`,
-    );
+    await holdMemory(sandbox);
     const filling = fillWhen(path.join(service.stateDir, 'sandboxes', sandbox.sandboxId, 'image.new'));
     await expect(sandbox.pause()).rejects.toThrow(
       /^507: the sandbox could not be paused and runs on: .*no space left on device$/,
@@ -108,9 +105,7 @@ describe('a full disk', () => {
 
   it('a snapshot that fails half way leaves the sandbox running, whole, and no part of an image', async () => {
     const { sandbox, workload } = await start();
-    await sandbox.commands.run(
-      `nohup python3 -c "import os,time; b=os.urandom(300*1024*1024); time.sleep(3600)" > /dev/null 2>&1 & sleep 3`,
-    );
+    await holdMemory(sandbox);
     const filling = fillWhen(path.join(service.stateDir, 'snapshots'), '.new');
     await expect(sandbox.createSnapshot()).rejects.toThrow(/^507: .*no space left on device$/);
     await filling;
@@ -121,6 +116,14 @@ describe('a full disk', () => {
     await pauses(sandbox, workload);
     await sandbox.kill();
   });
+
+  /** Has it hold memory that does not compress, so that its image is large. */
+  async function holdMemory(sandbox: Sandbox): Promise<void> {
+    const program = "import os,time; b=os.urandom(300*1024*1024); open('/tmp/held','w'); time.sleep(3600)";
+    await sandbox.commands.run(
+      `nohup python3 -c "${program}" > /dev/null 2>&1 & while [ ! -e /tmp/held ]; do sleep 0.1; done`,
+    );
+  }
 
   /** Fills the disk as soon as an image is being written there. */
   async function fillWhen(where: string, suffix?: string): Promise<void> {

@@ -41,11 +41,6 @@ export async function cutForbidden(
   await Promise.all(lanes);
 }
 
-/** Forgets every connection that an address began, before somebody else has it. */
-export async function forgetConnections(helper: Helper, guest: string): Promise<void> {
-  await conntrack(helper, '-D', '-s', guest);
-}
-
 function isForbidden(flow: TrackedFlow, policy: CompiledPolicy): boolean {
   // A question to a name server: the next one finds its way anew. What went to the egress proxy, that cuts itself.
   if (flow.diverted) return flow.protocol === 'udp';

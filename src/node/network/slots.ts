@@ -9,7 +9,7 @@ import type { Log } from '../../core/log.ts';
 import type { HostHelper } from '../host-helper.ts';
 import { AddressRange } from './addresses.ts';
 import { limitBandwidth } from './bandwidth.ts';
-import { cutForbidden, forgetConnections } from './connections.ts';
+import { cutForbidden } from './connections.ts';
 import { type Denial, Denials } from './denials.ts';
 import { Dialer } from './egress/dialer.ts';
 import { EgressProxy } from './egress/egress-proxy.ts';
@@ -62,7 +62,9 @@ export interface AdoptedSlot {
 
 /** Between a change of policy and the moment when the kernel forgets the connections that it forbids. */
 const CUT_AFTER_MS = 1_000;
-const MOST_CLEARED_AT_ONCE = 16;
+const MOST_MADE_AT_ONCE = 16;
+const MOST_CLEARED_AT_ONCE = 64;
+const LATER_MS = 200;
 const CLEAR_AGAIN_MS = 1_000;
 const NETNS_DIR = '/run/netns';
 const OPEN = new CompiledPolicy(OPEN_POLICY);
@@ -83,6 +85,9 @@ export class NetworkSlots {
   /** Slots given back and not yet taken apart. */
   readonly #released = new Set<number>();
   #clearing: Promise<void> | undefined;
+  #refilling: NodeJS.Timeout | undefined;
+  /** Sandboxes that want a slot now. */
+  #waiting = 0;
   #fence: Fence | undefined;
   #range = new AddressRange('10.213.0.0/16');
   #filling: Promise<void> | undefined;
@@ -141,7 +146,8 @@ export class NetworkSlots {
   /** Stops making slots and removes the unused ones; the fence stays up for the sandboxes that go on. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    await this.#filling;
+    clearTimeout(this.#refilling);
+    await this.#filling?.catch(() => undefined);
     await this.#clearing;
     const idle = this.#ready.splice(0);
     for (const slot of idle) await this.#takeApart(slot.index);
@@ -152,13 +158,26 @@ export class NetworkSlots {
     if (this.#used.size === 0) await this.#fence?.lower();
   }
 
-  /** A clean slot; one that is ready, else made now. */
+  /** A clean slot; one that is ready, else one of those made next, several at a time for all who wait. */
   async acquire(): Promise<Slot> {
-    const slot = this.#ready.shift() ?? (await this.#make(1))[0];
-    if (slot === undefined) throw new SandbarError('exhausted', 'no network slot is free');
-    this.#used.add(slot.index);
-    this.#refill();
-    return slot;
+    this.#waiting++;
+    try {
+      for (;;) {
+        const slot = this.#ready.shift();
+        if (slot !== undefined) {
+          this.#used.add(slot.index);
+          return slot;
+        }
+        if (this.#free.length === 0 && this.#filling === undefined) await this.#clearing;
+        if (this.#free.length === 0 && this.#filling === undefined)
+          throw new SandbarError('exhausted', 'no network slot is free');
+        await this.#fill();
+      }
+    } finally {
+      this.#waiting--;
+      if (this.#ready.length < this.#options.ready / 2) this.#refill();
+      else this.#refillSoon();
+    }
   }
 
   /**
@@ -255,18 +274,30 @@ export class NetworkSlots {
     this.#occupants.set({ sandboxId, guest: this.#range.slot(index).guest, policy });
   }
 
-  #refill(): void {
-    if (this.#stopped || this.#filling !== undefined) return;
-    this.#filling = this.#fill()
-      .catch((error) => this.#log.error('cannot make network slots', { error: String(error) }))
-      .finally(() => {
-        this.#filling = undefined;
-      });
+  /** Not at once, so that what was asked for comes first, and several are made together. */
+  #refillSoon(): void {
+    this.#refilling ??= setTimeout(() => {
+      this.#refilling = undefined;
+      this.#refill();
+    }, LATER_MS).unref();
   }
 
-  async #fill(): Promise<void> {
-    while (!this.#stopped && this.#ready.length < this.#options.ready && this.#free.length > 0)
-      this.#ready.push(...(await this.#make(Math.min(4, this.#options.ready - this.#ready.length))));
+  #refill(): void {
+    if (this.#stopped) return;
+    this.#fill().catch((error) => this.#log.error('cannot make network slots', { error: String(error) }));
+  }
+
+  /** Makes a batch of slots: for those who wait, and some to have ready. */
+  #fill(): Promise<void> {
+    this.#filling ??= this.#fillOnce().finally(() => {
+      this.#filling = undefined;
+    });
+    return this.#filling;
+  }
+
+  async #fillOnce(): Promise<void> {
+    const wanted = Math.min(MOST_MADE_AT_ONCE, this.#waiting + this.#options.ready - this.#ready.length);
+    if (wanted > 0 && this.#free.length > 0) this.#ready.push(...(await this.#make(wanted)));
   }
 
   async #make(count: number): Promise<Slot[]> {
@@ -285,17 +316,18 @@ export class NetworkSlots {
 
   async #clearReleased(): Promise<void> {
     while (this.#released.size > 0) {
+      // One command for many costs what it costs for one, and what begins now comes first.
+      if (!this.#stopped) await delay(LATER_MS);
       const batch = [...this.#released].slice(0, MOST_CLEARED_AT_ONCE);
       try {
         await Promise.all(batch.map((index) => this.#takeApart(index)));
         await this.#fence?.expel(batch.map((index) => this.#fenced(index)));
-        for (const index of batch) await forgetConnections(this.#helper, this.slot(index).guest);
+        await this.#helper.forgetFlows(batch.map((index) => this.slot(index).guest));
         for (const index of batch) {
           this.#released.delete(index);
           this.#used.delete(index);
           this.#free.push(index);
         }
-        this.#refill();
       } catch (error) {
         this.#log.error('cannot take network slots apart', { slots: batch.join(' '), error: String(error) });
         if (this.#stopped) return;
