@@ -1,12 +1,33 @@
 import { configDefaults, defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** Files that measure, that load the whole machine, or that put the internet of the tests on it: one at a time, after all others. */
-const ALONE = ['tests/stress/**/*.test.ts', 'tests/hostile/**/*.test.ts', 'tests/network/**/*.test.ts'];
+/** It takes the whole machine, and says so to its neighbours: after all others. */
+const ALONE = ['tests/hostile/foundation.test.ts'];
+/** All on the one internet of the tests: together in one-internet.test.ts, or the one that is named. */
+const ON_INTERNET = ['tests/network/*.test.ts', 'tests/hostile/network.test.ts'];
+const isNamed = process.argv.some((word) => /tests\/(network|hostile)\//.test(word));
+/** The longest files; begun last they would run on alone at the end. */
+const FIRST = [
+  'tests/one-internet.test.ts',
+  'tests/templates/code-interpreter.test.ts',
+  'tests/templates/cache.test.ts',
+];
 /** Real sandboxes take their time. */
 const patience = { testTimeout: 120_000, hookTimeout: 120_000 };
 
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification) => {
+      const place = FIRST.findIndex((file) => moduleId.endsWith(file));
+      return place === -1 ? FIRST.length : place;
+    };
+    return (await super.sort(files)).sort((one, other) => rank(one) - rank(other));
+  }
+}
+
 export default defineConfig({
   test: {
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         test: { name: 'unit', include: ['src/**/*.test.ts'], sequence: { groupOrder: 0 } },
@@ -15,7 +36,7 @@ export default defineConfig({
         test: {
           name: 'blackbox',
           include: ['tests/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...ALONE],
+          exclude: [...configDefaults.exclude, ...ALONE, ...(isNamed ? [] : ON_INTERNET)],
           maxWorkers: 2,
           sequence: { groupOrder: 1 },
           ...patience,

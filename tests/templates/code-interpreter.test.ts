@@ -2,6 +2,7 @@ import path from 'node:path';
 import { type Execution, Sandbox } from '@e2b/code-interpreter';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runCommand } from '../../src/core/command.ts';
+import { FULL } from '../support/full.ts';
 import { RUNTIMES } from '../support/node.ts';
 import { runPython } from '../support/python.ts';
 import { startTestService, type TestService } from '../support/service.ts';
@@ -10,7 +11,7 @@ const root = path.resolve(import.meta.dirname, '../..');
 const BUILD_MS = 580_000;
 
 /** The template that comes with the service, built by its one command, and the newest packages against it. */
-describe.each(RUNTIMES)('the code interpreter on %s', (runtime) => {
+describe.each(FULL ? RUNTIMES : RUNTIMES.slice(0, 1))('the code interpreter on %s', (runtime) => {
   let service: TestService;
   let sandbox: Sandbox;
   const stdout = ({ logs }: Execution) => logs.stdout.join('');
