@@ -37,7 +37,7 @@ export default defineConfig({
           name: 'blackbox',
           include: ['tests/**/*.test.ts'],
           exclude: [...configDefaults.exclude, ...ALONE, ...(isNamed ? [] : ON_INTERNET)],
-          maxWorkers: 2,
+          maxWorkers: 3,
           sequence: { groupOrder: 1 },
           ...patience,
         },

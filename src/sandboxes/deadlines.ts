@@ -46,14 +46,16 @@ export class Deadlines {
 
   async #round(): Promise<void> {
     this.#wakeAt = Number.POSITIVE_INFINITY;
-    let next = Date.now() + LONGEST_SLEEP_MS;
+    // One moment for both questions: what falls between two would be neither overdue nor to come.
+    const now = Date.now();
+    let next = now + LONGEST_SLEEP_MS;
     try {
       const limit = BATCH + this.#busy.size;
-      const overdue = await this.#store.expired(Date.now(), limit);
+      const overdue = await this.#store.expired(now, limit);
       // Those that are being ended are overdue still, and must not wake us again and again; when there are more, one that is done does.
       const more = overdue.length === limit;
       for (const row of overdue) if (!this.#busy.has(row.id)) void this.#end(row, more);
-      next = Math.min(next, await this.#nextAfter(Date.now()));
+      next = Math.min(next, await this.#nextAfter(now));
     } catch (error) {
       this.#log.error('deadlines cannot be read', { error: messageOf(error) });
       next = Date.now() + RETRY_MS;
