@@ -505,7 +505,9 @@ test('a paused sandbox that wants it is woken by traffic, but only by those who 
   const stranger = await ask(inner.port);
   expect(stranger.res.statusCode).toBe(403);
   expect(JSON.parse(stranger.body).message).toMatch(/^This sandbox can't be resumed with the credentials provided/);
-  expect((await ask(49983, { path: '/health' })).res.statusCode).toBe(403);
+  expect((await ask(49983, { path: '/metrics' })).res.statusCode).toBe(403);
+  // Whether it runs may be asked by anybody, and wakes nobody.
+  expect((await ask(49983, { path: '/health' })).res.statusCode).toBe(502);
   const preflight = await ask(49983, { method: 'OPTIONS', path: '/process.Process/Start' });
   expect(preflight.res.statusCode).toBe(204);
   expect(sandbox.wakes).toBe(0);

@@ -26,6 +26,8 @@ export async function findSandbox(
   const row = await directory.lookup(sandboxId);
   if (row === undefined) return sandboxNotFound(sandboxId);
   if (row.state === 'running' || row.state === 'snapshotting') return row;
+  // Clients ask whether it runs, also by themselves when a pause has cut their streams: the answer is no, and that must not undo the pause.
+  if (port === ENVD_PORT && isHealthProbe(req) && row.state !== 'resuming') return sandboxNotFound(sandboxId);
   // Somebody who may not come in may not wake it either: a signed URL is no proof here, it opens one file.
   if (!mayWake(row, port, req)) return resumeForbidden(sandboxId);
   const patience = new AbortController();
@@ -41,6 +43,10 @@ export async function findSandbox(
   } finally {
     patience.abort();
   }
+}
+
+function isHealthProbe(req: HttpRequest): boolean {
+  return (req.url ?? '').split('?')[0] === '/health';
 }
 
 function mayWake(row: SandboxRow, port: number, req: HttpRequest): boolean {

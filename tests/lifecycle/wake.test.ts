@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { Sandbox, type SandboxOpts } from 'e2b';
 import { afterEach, expect, it } from 'vitest';
 import { describeOnRuntimes } from '../support/service.ts';
@@ -51,6 +52,13 @@ describeOnRuntimes('traffic to a paused sandbox', (service) => {
     expect(((await refused.json()) as { message: string }).message).toBe(
       "This sandbox can't be resumed with the credentials provided. Check your access token and try again.",
     );
+    expect((await sandbox.getInfo()).state).toBe('paused');
+  });
+
+  it('does not wake it for somebody who asks whether it runs, as clients do when a pause cuts their streams', async () => {
+    const sandbox = await paused();
+    expect(await sandbox.isRunning()).toBe(false);
+    await delay(500);
     expect((await sandbox.getInfo()).state).toBe('paused');
   });
 
