@@ -1,17 +1,10 @@
 import { configDefaults, defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** It takes the whole machine, and says so to its neighbours: after all others. */
-const ALONE = ['tests/hostile/foundation.test.ts'];
-/** All on the one internet of the tests: together in one-internet.test.ts, or the one that is named. */
-const ON_INTERNET = ['tests/network/*.test.ts', 'tests/hostile/network.test.ts'];
-const isNamed = process.argv.some((word) => /tests\/(network|hostile)\//.test(word));
-/** The longest files; begun last they would run on alone at the end. */
-const FIRST = [
-  'tests/one-internet.test.ts',
-  'tests/templates/code-interpreter.test.ts',
-  'tests/templates/cache.test.ts',
-];
+/** Files that take the whole machine, or put the internet of the tests on it: one at a time, after all others. */
+const ALONE = ['tests/hostile/**/*.test.ts', 'tests/network/**/*.test.ts'];
+/** The longest of the others; begun last they would run on alone at the end. */
+const FIRST = ['tests/templates/code-interpreter.test.ts', 'tests/templates/cache.test.ts'];
 /** Real sandboxes take their time. */
 const patience = { testTimeout: 120_000, hookTimeout: 120_000 };
 
@@ -36,7 +29,7 @@ export default defineConfig({
         test: {
           name: 'blackbox',
           include: ['tests/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...ALONE, ...(isNamed ? [] : ON_INTERNET)],
+          exclude: [...configDefaults.exclude, ...ALONE],
           maxWorkers: 3,
           sequence: { groupOrder: 1 },
           ...patience,
