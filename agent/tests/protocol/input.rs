@@ -22,7 +22,7 @@ fn write(client: &mut Client, pid: u64, operation: &[u8], data: &[u8]) {
 fn input_arrives_and_ends_when_it_is_closed() {
     let agent = Agent::start();
     let mut client = agent.connect();
-    let pid = client.start_shell("wc -c", |out| {
+    let pid = client.start_shell("wc -c; sleep 1", |out| {
         out.number(field::STDIN, 1);
         out.number(field::SUBSCRIBER, 1);
     });
