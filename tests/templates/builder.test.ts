@@ -211,7 +211,9 @@ describeOnRuntimes('the template builder', (service, runtime) => {
     expect(lines).toContain('Template is ready');
     const sandbox = await Sandbox.create(name, service().connection);
     const processes = await sandbox.commands.list();
-    expect((await sandbox.commands.run('pgrep -af http.server')).stdout).toContain('python3 -m http.server 8200');
+    // It has been started; its shell may need a moment until it is the server.
+    const running = async () => (await sandbox.commands.run('pgrep -af http.server || true')).stdout;
+    await expect.poll(running, { timeout: 10_000 }).toContain('python3 -m http.server 8200');
     if (runtime === 'gvisor') expect(processes.length).toBeGreaterThan(0);
     await sandbox.kill();
   });
