@@ -84,8 +84,8 @@ const SYSTRAP_METRICS = 'pkg/sentry/platform/systrap/metrics.go';
 const OFTEN = /^(\s*recordingPeriod\s*=\s*)400 \* time\.Microsecond$/m;
 
 /**
- * gVisor decides 2,500 times a second whether to spin for system calls, also for a sandbox that does nothing: measured at two to four percent of a
- * processor each. A hundred times a second serves as well. Where the source has changed, it is left as it is.
+ * gVisor decides 2,500 times a second whether to spin for system calls, also for a sandbox that does nothing: measured at about two percent of a
+ * processor each. Here it does so a hundred times a second. Where the source has changed, it is left as it is.
  */
 async function quietenIdleSandboxes(source: string): Promise<string[]> {
   const file = path.join(source, SYSTRAP_METRICS);

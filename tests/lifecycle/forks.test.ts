@@ -49,7 +49,7 @@ describeOnRuntimes(
         await eachOf(ids, async (id) => {
           const copy = await Sandbox.connect(id, { ...service().connection, ...LONG });
           const { stdout } = await copy.commands.run(
-            `${ADDRESS}; echo $E2B_SANDBOX_ID $COLOUR; date +%s; cat /home/user/work/log | wc -l`,
+            `${ADDRESS}; echo $E2B_SANDBOX_ID $COLOUR; date +%s; cat /home/user/load/log | wc -l`,
           );
           const [address = '', identity, seconds, lines] = stdout.trim().split('\n');
           addresses.add(address.trim());

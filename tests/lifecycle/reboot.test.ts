@@ -43,7 +43,7 @@ describeOnRuntimes('a machine that reboots', (service, runtime) => {
       await workload.step();
       await workload.check();
     } else {
-      expect(await back.files.read('/home/user/work/log')).toMatch(/^round 1 .*\nround 2 .*\nround 3 .*\n$/);
+      expect(await back.files.read('/home/user/load/log')).toMatch(/^round 1 .*\nround 2 .*\nround 3 .*\n$/);
       expect((await lastLine(paused.sandboxId))?.message).toBe(
         'sandbox resumed with its files alone: the memory was not kept: the sandbox booted with its files',
       );

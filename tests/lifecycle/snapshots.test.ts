@@ -37,7 +37,7 @@ describeOnRuntimes('snapshots', (service, runtime) => {
         await own.check();
         await own.step();
         await own.check();
-      } else expect(await copy.files.read('/home/user/work/log')).toMatch(/^round 1 .*\nround 2 .*\n$/);
+      } else expect(await copy.files.read('/home/user/load/log')).toMatch(/^round 1 .*\nround 2 .*\n$/);
     }
     expect((await copies[0]?.commands.run('echo $WHO'))?.stdout).toBe('copy\n');
     expect((await copies[0]?.getInfo())?.metadata).toEqual({ a: 'b' });
@@ -54,37 +54,37 @@ describeOnRuntimes('snapshots', (service, runtime) => {
   it('have names and tags; the same name again means the newest', async () => {
     const sandbox = await create();
     await sandbox.files.write('/home/user/note', '1');
-    const first = await sandbox.createSnapshot({ name: 'work' });
-    expect(first).toEqual({ snapshotId: 'default/work:default', names: ['default/work'] });
+    const first = await sandbox.createSnapshot({ name: 'kept' });
+    expect(first).toEqual({ snapshotId: 'default/kept:default', names: ['default/kept'] });
     await sandbox.files.write('/home/user/note', '2');
-    expect((await sandbox.createSnapshot({ name: 'work:v2' })).snapshotId).toBe('default/work:v2');
+    expect((await sandbox.createSnapshot({ name: 'kept:v2' })).snapshotId).toBe('default/kept:v2');
     await sandbox.files.write('/home/user/note', '3');
-    expect((await sandbox.createSnapshot({ name: 'default/work' })).snapshotId).toBe('default/work:default');
+    expect((await sandbox.createSnapshot({ name: 'default/kept' })).snapshotId).toBe('default/kept:default');
     const note = async (reference: string) => {
       const copy = await create(reference);
       const text = await copy.files.read('/home/user/note');
       await copy.kill();
       return text;
     };
-    expect(await note('work')).toBe('3');
-    expect(await note('default/work:v2')).toBe('2');
-    await expect(sandbox.createSnapshot({ name: 'other-team/work' })).rejects.toThrow(/^400: /);
+    expect(await note('kept')).toBe('3');
+    expect(await note('default/kept:v2')).toBe('2');
+    await expect(sandbox.createSnapshot({ name: 'other-team/kept' })).rejects.toThrow(/^400: /);
     await expect(sandbox.createSnapshot({ name: 'not a name' })).rejects.toThrow(/^400: /);
 
-    expect((await list()).map(({ snapshotId }) => snapshotId)).toEqual(['default/work:default', 'default/work:v2']);
-    expect((await list({ name: 'work:v2' })).map(({ snapshotId }) => snapshotId)).toEqual(['default/work:v2']);
+    expect((await list()).map(({ snapshotId }) => snapshotId)).toEqual(['default/kept:default', 'default/kept:v2']);
+    expect((await list({ name: 'kept:v2' })).map(({ snapshotId }) => snapshotId)).toEqual(['default/kept:v2']);
     expect(await list({ name: 'nothing' })).toEqual([]);
     expect(await list({ sandboxId: sandbox.sandboxId })).toHaveLength(2);
     expect(await list({ sandboxId: 'i00000000000000000000' })).toEqual([]);
     const pages = Sandbox.listSnapshots({ ...service().connection, limit: 1 });
     const paged: string[] = [];
     while (pages.hasNext) paged.push(...(await pages.nextItems()).map(({ snapshotId }) => snapshotId));
-    expect(paged).toEqual(['default/work:default', 'default/work:v2']);
+    expect(paged).toEqual(['default/kept:default', 'default/kept:v2']);
 
     // They are no templates to look at.
     const templates = (await (await service().fetch('/templates')).json()) as { names: string[] }[];
-    expect(templates.flatMap(({ names }) => names)).not.toContain('default/work');
-    expect(await remove('default/work:v2')).toBe(true);
+    expect(templates.flatMap(({ names }) => names)).not.toContain('default/kept');
+    expect(await remove('default/kept:v2')).toBe(true);
     expect(await list()).toEqual([]);
   });
 

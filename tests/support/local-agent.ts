@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
 import { AgentClient } from '../../src/agent/client.ts';
 import { loadConfig } from '../../src/core/config.ts';
 import { locateArtifacts } from '../../src/setup/artifacts.ts';
+import { freePort } from './free-port.ts';
 
 const { agent: binary } = locateArtifacts(loadConfig(process.env));
 
@@ -51,13 +51,4 @@ export class LocalAgent {
       }
     }
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }

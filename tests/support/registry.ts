@@ -3,13 +3,13 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { runCommand } from '../../src/core/command.ts';
 import { loadConfig } from '../../src/core/config.ts';
 import { locateArtifacts } from '../../src/setup/artifacts.ts';
+import { freePort } from './free-port.ts';
 
 export const REGISTRY_LOGIN = { username: 'tester', password: 'right-password' };
 /** bcrypt of the password above. */
@@ -187,14 +187,4 @@ async function writeTree(tree: string, { files = {}, remove = [], opaque = [], f
   for (const [name, content] of Object.entries(files)) await put(name, content);
   for (const name of remove) await put(path.join(path.dirname(name), `.wh.${path.basename(name)}`), '');
   for (const name of opaque) await put(path.join(name, '.wh..wh..opq'), '');
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string') throw new Error('no port is free');
-  return address.port;
 }

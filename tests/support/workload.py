@@ -10,7 +10,7 @@ import os
 import random
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-HOME = "/home/user/work"
+HOME = "/home/user/load"
 TMPFS = "/dev/shm/work"
 SPARSE_BYTES = 64 * 1024 * 1024
 

@@ -298,6 +298,8 @@ export class NetworkSlots {
   async #fillOnce(): Promise<void> {
     const wanted = Math.min(MOST_MADE_AT_ONCE, this.#waiting + this.#options.ready - this.#ready.length);
     if (wanted > 0 && this.#free.length > 0) this.#ready.push(...(await this.#make(wanted)));
+    // Somebody may have taken one and asked for more while these were made.
+    if (this.#ready.length < this.#options.ready && this.#free.length > 0) this.#refillSoon();
   }
 
   async #make(count: number): Promise<Slot[]> {
