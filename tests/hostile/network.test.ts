@@ -49,7 +49,7 @@ describeInWorlds('a hostile sandbox', (world, runtime) => {
         const harmless = typeof result === 'object' && result !== null && 'at' in result && result.at === allowed;
         if (!harmless) expect(result, JSON.stringify(attempt)).toMatch(nothing);
       }
-      expect(await internet.forbiddenPackets()).toBe(before);
+      expect(await internet.forbiddenPackets()).toEqual(before);
       await probed.sandbox.kill();
     });
   });
@@ -77,7 +77,7 @@ describeInWorlds('a hostile sandbox', (world, runtime) => {
     const arrived = await internet.datagrams();
     expect(new Set(arrived.filter((line) => line.includes('spoofed')))).toEqual(new Set());
     expect(arrived).toContain(`${TestInternet.machine} ping`);
-    expect(await internet.forbiddenPackets()).toBe(before);
+    expect(await internet.forbiddenPackets()).toEqual(before);
     await probed.sandbox.kill();
     await victim.sandbox.kill();
   });
@@ -150,7 +150,7 @@ describeInWorlds('a hostile sandbox', (world, runtime) => {
     // Takes its neighbour's address, as far as it can.
     await probed.run(`sudo ip addr add ${sibling}/30 dev eth0; sudo ip route replace 169.254.0.0/16 dev eth0; true`);
     expect(await probed.tryOne('http', '169.254.169.254')).toMatch(nothing);
-    expect(await internet.forbiddenPackets()).toBe(before);
+    expect(await internet.forbiddenPackets()).toEqual(before);
     expect(await victim.tryOne('http', allowed)).toMatchObject({ at: allowed });
     expect((await victim.run('echo still here')).stdout).toBe('still here\n');
     await victim.sandbox.kill();

@@ -99,7 +99,7 @@ print(s.recv(500)[5] & 15)"`,
     ]);
     expect(looked).toEqual([allowed]);
     for (const result of [rebound, ...closed]) expect(result).toMatch(refused);
-    expect(await internet.forbiddenPackets()).toBe(before);
+    expect(await internet.forbiddenPackets()).toEqual(before);
     await probed.sandbox.kill();
   });
 

@@ -13,6 +13,10 @@ const LINK = 'sbinternet';
 const LOCK = `/run/${NAME}.lock`;
 const WAIT_MS = 600_000;
 
+/** What is noted of a packet that arrives: a forwarded one has a hop less than one of this machine's own. */
+const ARRIVAL = 'ip saddr . ip daddr . ip protocol';
+const ARRIVALS = `typeof ${ARRIVAL}; size 4096; flags dynamic`;
+
 /** Every name the servers have a certificate for. */
 const NAMES = ['allowed.test', '*.allowed.test', 'other.test', 'ruled.test', '*.ruled.test', 'rebinding.test'] as const;
 
@@ -89,13 +93,13 @@ export class TestInternet {
     return (await this.#control('/datagrams')).json() as Promise<string[]>;
   }
 
-  /** Packets that have arrived at forbidden addresses. */
-  forbiddenPackets(): Promise<number> {
+  /** Packets that have arrived at forbidden addresses, by kind: whence, whither, how far they came, how many. */
+  forbiddenPackets(): Promise<string[]> {
     return packetsAt('forbidden');
   }
 
-  /** Packets that have arrived at `elsewhere`. */
-  packetsElsewhere(): Promise<number> {
+  /** Packets that have arrived at `elsewhere`, by kind. */
+  packetsElsewhere(): Promise<string[]> {
     return packetsAt('elsewhere');
   }
 
@@ -123,12 +127,12 @@ export class TestInternet {
       await ip('route', 'add', `${address}/32`, 'via', '198.51.100.10', 'dev', LINK);
     await runCommand('ip', ['netns', 'exec', NAME, 'nft', '-f', '-'], {
       input: `table inet seen {
-        counter forbidden {}
-        counter elsewhere {}
+        set forbidden { ${ARRIVALS}; }
+        set elsewhere { ${ARRIVALS}; }
         chain arriving {
           type filter hook prerouting priority -300;
-          iifname eth0 ip daddr { ${forbidden.join(', ')} } counter name forbidden
-          iifname eth0 ip daddr ${TestInternet.elsewhere} counter name elsewhere
+          iifname eth0 ip daddr { ${forbidden.join(', ')} } add @forbidden { ${ARRIVAL} counter }
+          iifname eth0 ip daddr ${TestInternet.elsewhere} add @elsewhere { ${ARRIVAL} counter }
         }
       }\n`,
     });
@@ -193,7 +197,11 @@ function ip(...args: string[]) {
   return runCommand('ip', args);
 }
 
-async function packetsAt(counter: string): Promise<number> {
-  const { stdout } = await runCommand('ip', ['netns', 'exec', NAME, 'nft', 'list', 'counter', 'inet', 'seen', counter]);
-  return Number(/packets (\d+)/.exec(stdout)?.[1] ?? Number.NaN);
+async function packetsAt(set: string): Promise<string[]> {
+  const { stdout } = await runCommand('ip', ['netns', 'exec', NAME, 'nft', 'list', 'set', 'inet', 'seen', set]);
+  const [, elements = ''] = /elements = \{([^}]*)\}/.exec(stdout) ?? [];
+  return elements
+    .split(',')
+    .map((element) => element.replaceAll(/\s+/g, ' ').trim())
+    .filter(Boolean);
 }

@@ -24,6 +24,7 @@ export async function sweep(stateDir: string): Promise<void> {
   for (const name of list('/run/netns'))
     if (name.startsWith(`sandbar-${scope}-`)) await quietly('ip', ['netns', 'del', name]);
   await quietly('nft', ['delete', 'table', 'inet', `sandbar_${scope}`]);
+  await quietly('nft', ['delete', 'table', 'inet', `sandbar_${scope}_spare`]);
   for (const group of groupsOf(scope)) {
     try {
       rmdirSync(group);

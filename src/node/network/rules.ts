@@ -43,8 +43,8 @@ const NOTED_A_SECOND = 20;
 export const NOTED_SECONDS = 60;
 
 /**
- * The fence around all sandboxes: an nft table that lives in the kernel, so that it stands while the service does not. It is
- * replaced in one transaction, and names interfaces by prefix: a slot is fenced before it exists.
+ * The fence around all sandboxes: an nft table that lives in the kernel, so that it stands while the service does not. It names
+ * interfaces by prefix: a slot is fenced before it exists.
  */
 export class Fence {
   readonly #options: FenceOptions;
@@ -57,11 +57,14 @@ export class Fence {
     this.#helper = helper;
   }
 
-  /** Puts the fence up, or replaces it, around these slots and with their policies. */
+  /**
+   * Puts the fence up, or replaces it, around these slots and with their policies. A second one like it stands while it is replaced: the
+   * kernel lets single packets through a table that is exchanged, though it is one transaction.
+   */
   async raise(slots: readonly FencedSlot[]): Promise<void> {
-    this.#chained.clear();
-    const chains = slots.map((slot) => this.#chains(slot));
-    await this.#nft(renderFence(this.#options, slots) + chains.join(''));
+    if (slots.length > 0) await this.#nft(this.#render(this.#spare, slots));
+    await this.#nft(this.#render(this.#options, slots));
+    await this.#nft(removed(this.#spare.table));
   }
 
   async admit(slots: readonly FencedSlot[]): Promise<void> {
@@ -87,18 +90,26 @@ export class Fence {
   }
 
   async lower(): Promise<void> {
-    const { table } = this.#options;
-    await this.#nft(`table inet ${table}\ndelete table inet ${table}\n`);
+    await this.#nft(removed(this.#spare.table) + removed(this.#options.table));
+  }
+
+  get #spare(): FenceOptions {
+    return { ...this.#options, table: `${this.#options.table}_spare` };
+  }
+
+  #render(options: FenceOptions, slots: readonly FencedSlot[]): string {
+    this.#chained.clear();
+    return renderFence(options, slots) + slots.map((slot) => this.#chains(slot, options)).join('');
   }
 
   async #nft(script: string): Promise<void> {
     await this.#helper.run('nft', ['-f', '-'], { input: script });
   }
 
-  #chains(slot: FencedSlot): string {
+  #chains(slot: FencedSlot, options = this.#options): string {
     if (slot.policy.isOpen) return this.#removal(slot);
     this.#chained.add(slot.interfaceName);
-    return chainsOf(this.#options, slot);
+    return chainsOf(options, slot);
   }
 
   #removal(slot: FencedSlot): string {
@@ -106,15 +117,18 @@ export class Fence {
   }
 }
 
-/** The table as nft reads it. Deleting and defining it in one file replaces it without a moment in between. */
+/** Takes a table away that may be there. */
+function removed(table: string): string {
+  return `table inet ${table}\ndelete table inet ${table}\n`;
+}
+
+/** The table as nft reads it, instead of one of its name that may be there. */
 export function renderFence(options: FenceOptions, slots: readonly FencedSlot[]): string {
   const { table, interfacePrefix, range, resolverPort, refusalPort, egressPort, connections } = options;
   const resolverPorts = `{ ${resolverPort}, ${refusalPort} }`;
   const sandbox = `"${interfacePrefix}*"`;
   const elements = slots.length > 0 ? `elements = { ${slots.map(element).join(', ')} }` : '';
-  return `table inet ${table}
-delete table inet ${table}
-table inet ${table} {
+  return `${removed(table)}table inet ${table} {
   set slots {
     type ifname . ipv4_addr
     ${elements}
