@@ -48,7 +48,11 @@ check_system() {
   missing=''
   for need in $(needs) 'apt|apt-get|always' 'dpkg|dpkg-deb|always'; do
     evidence=$(printf %s "$need" | cut -d'|' -f2)
-    [ "${need##*|}" = always ] || [ "$mode" = test ] || continue
+    case ${need##*|} in
+      always) ;;
+      test*) [ "$mode" = test ] || continue ;;
+      *) continue ;;
+    esac
     case $evidence in
       /*) [ -e "$evidence" ] || missing="$missing ${need%%|*}" ;;
       *) command -v "$evidence" >/dev/null 2>&1 || missing="$missing ${need%%|*}" ;;

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { runCommand } from '../core/command.ts';
 import { SandbarError } from '../core/errors.ts';
 import { aptUpdate, runApt } from './apt-sources.ts';
-import { cargoMinor } from './crates.ts';
+import { cargoMinor, SINGLE_CRATES_SINCE } from './crates.ts';
 import { findProgram } from './find-program.ts';
 import { type Host, isSupported } from './host.ts';
 import type { Progress } from './progress.ts';
@@ -12,19 +12,26 @@ export interface PackageNeed {
   package: string;
   /** A program on PATH, or a file, whose presence shows that the need is met where the packages have other names. */
   evidence: string;
-  /** `test-debian`: for the tests, and only where the package is one of Debian's own (Ubuntu's Chromium is a snap). */
-  when: 'always' | 'test' | 'test-debian';
+  /**
+   * `old-cargo`: where cargo is Debian 12's. `test-debian`: for the tests, and only where the package is one of Debian's own (Ubuntu's Chromium is
+   * a snap).
+   */
+  when: (typeof OCCASIONS)[number];
   reason: string;
 }
 
+const OCCASIONS = ['always', 'old-cargo', 'test', 'test-debian'] as const;
 const LEAST_CARGO_MINOR = 63;
 const LIST = path.join(import.meta.dirname, '../../scripts/packages.txt');
 
 /** Installs the packages that are missing, and only those. `forTests` adds what the test suites need. */
 export async function setUpPackages(host: Host, progress: Progress, forTests: boolean): Promise<void> {
-  const needs = readPackageNeeds().filter(
-    ({ when }) => when === 'always' || (forTests && (when === 'test' || host.distribution === 'debian')),
-  );
+  const occasions: PackageNeed['when'][] = ['always'];
+  if (host.distribution === 'debian' && host.version === '12' && !(await hasCargoSince(SINGLE_CRATES_SINCE)))
+    occasions.push('old-cargo');
+  if (forTests) occasions.push('test');
+  if (forTests && host.distribution === 'debian') occasions.push('test-debian');
+  const needs = readPackageNeeds().filter(({ when }) => occasions.includes(when));
   // Elsewhere the packages have other names: the programs must be there.
   const missing = isSupported(host)
     ? await missingPackages(needs)
@@ -63,7 +70,7 @@ async function missingPackages(needs: readonly PackageNeed[]): Promise<PackageNe
   for (const need of needs) {
     if (installed.has(need.package)) continue;
     // A cargo of rustup's serves as well as the distribution's.
-    if (need.package === 'cargo' && (await hasNewCargo())) continue;
+    if (need.package === 'cargo' && (await hasCargoSince(LEAST_CARGO_MINOR))) continue;
     missing.push(need);
   }
   return missing;
@@ -79,9 +86,9 @@ async function installedPackages(names: readonly string[]): Promise<Set<string>>
   return new Set(lines.filter(([, status]) => status === 'installed').map(([name]) => name ?? ''));
 }
 
-async function hasNewCargo(): Promise<boolean> {
+async function hasCargoSince(minor: number): Promise<boolean> {
   const cargo = findProgram('cargo');
-  return cargo !== undefined && (await cargoMinor(cargo)) >= LEAST_CARGO_MINOR;
+  return cargo !== undefined && (await cargoMinor(cargo)) >= minor;
 }
 
 function hasEvidence(evidence: string): boolean {
@@ -91,8 +98,9 @@ function hasEvidence(evidence: string): boolean {
 export function readPackageNeeds(text = readFileSync(LIST, 'utf8')): PackageNeed[] {
   const lines = text.split('\n').filter((line) => line.trim() !== '' && !line.startsWith('#'));
   return lines.map((line) => {
-    const [name = '', evidence = '', when = '', reason = ''] = line.split('|').map((field) => field.trim());
-    if (!name || !evidence || !reason || (when !== 'always' && when !== 'test' && when !== 'test-debian'))
+    const [name = '', evidence = '', occasion = '', reason = ''] = line.split('|').map((field) => field.trim());
+    const when = OCCASIONS.find((known) => known === occasion);
+    if (!name || !evidence || !reason || when === undefined)
       throw new SandbarError('internal', `scripts/packages.txt: cannot read '${line}'`);
     return { package: name, evidence, when, reason };
   });

@@ -30,7 +30,7 @@ const SOURCES = /^(Cargo\.(toml|lock)|build\.rs|rust-toolchain(\.toml)?|\.cargo\
 export async function setUpPrograms(cacheDir: string, progress: Progress): Promise<void> {
   const cargo = findProgram('cargo');
   if (cargo === undefined) throw new SandbarError('failed_precondition', 'cargo is not installed');
-  await setUpCrates(cacheDir, ROOT, cargo, progress);
+  await setUpCrates(ROOT, cargo);
   for (const program of Object.values(programs)) await setUpProgram(cacheDir, program, cargo, progress);
 }
 
