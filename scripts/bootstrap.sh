@@ -153,6 +153,10 @@ trap - EXIT INT TERM
 
 # ---- The rest of the set-up is the program's own; then what was asked for.
 
+# Compiled code is kept for the next start, which takes a third less time so.
+NODE_COMPILE_CACHE=$root/.node/compiled
+export NODE_COMPILE_CACHE
+
 # A small young generation: what passes through the service is not kept, and should not grow it either.
 flags=$(cat scripts/node-flags)
 # shellcheck disable=SC2086
