@@ -32,12 +32,16 @@ export async function measureCreate(service: TestService, where: string, count: 
   const staggered = await together(service, count, 200);
   await rest();
   const burst = await together(service, count, 0);
+  // The pool is sized by what was lately asked for.
+  await rest();
+  const burstAgain = pool ? await together(service, count, 0) : undefined;
   return [
     { what: WHAT.create, where, summary: creates, ...(pool && { note: 'the pool has refilled before each' }) },
     { what: 'kill', where, summary: kills.summary },
     { what: WHAT.firstCommand, where, summary: sequential },
     { what: WHAT.staggered, where, summary: staggered },
     { what: WHAT.burst, where, summary: burst },
+    ...(burstAgain === undefined ? [] : [{ what: WHAT.burstAgain, where, summary: burstAgain }]),
   ];
 }
 

@@ -1,4 +1,4 @@
-import type { RuntimeName } from '../src/core/config.ts';
+import { type RuntimeName, settings } from '../src/core/config.ts';
 import type { Artifacts } from '../src/setup/artifacts.ts';
 import { startTestService, type TestService } from '../tests/support/service.ts';
 import { measureBare } from './bare.ts';
@@ -26,8 +26,8 @@ export interface Run {
 
 export type Part = (run: Run) => Promise<void>;
 
-/** The default of SANDBAR_WARM_POOL: the pool is measured as it comes. */
-const POOL = 8;
+/** The pool is measured as it comes, and without one. */
+const POOLS = [0, Number(settings.warmPool.fallback)];
 
 /** What can be run alone, by `--only`; in this order. */
 export const PARTS = {
@@ -103,7 +103,7 @@ async function onPools(
   run: Run,
   measure: (service: TestService, where: string, pool: number) => Promise<void>,
 ): Promise<void> {
-  for (const pool of [0, POOL])
+  for (const pool of POOLS)
     await onServices(run, { SANDBAR_WARM_POOL: String(pool) }, (service, runtime) =>
       measure(service, pool === 0 ? WHERE.cold(runtime) : WHERE.warm(runtime), pool),
     );

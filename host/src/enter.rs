@@ -32,8 +32,9 @@ pub fn enter(args: &[String]) -> Outcome<()> {
     Err(failure("exec"))
 }
 
-/// crun refuses a host that mixes cgroup v1 and v2. In a mount namespace of its own it is shown a plain v2 tree; the host's is not touched,
-/// and the groups of the sandbox were joined above, so crun has nothing to do with either.
+/// crun refuses a host that mixes cgroup v1 and v2. In a mount namespace of its own it is shown the v2 tree in place of both; the host's is
+/// not touched, and the groups of the sandbox were joined above, so crun has nothing to do with either. It is bound, not mounted: a mount of
+/// cgroups waits for a grace period of the kernel.
 fn show_cgroup2() -> Outcome<()> {
     // SAFETY: no pointers are passed.
     check(
@@ -42,7 +43,7 @@ fn show_cgroup2() -> Outcome<()> {
     )?;
     let root = c_string("/")?;
     let none = c_string("none")?;
-    let cgroup2 = c_string("cgroup2")?;
+    let unified = c_string("/sys/fs/cgroup/unified")?;
     let target = c_string("/sys/fs/cgroup")?;
     // SAFETY: all strings are zero-terminated and outlive the calls; unused pointers are null as mount(2) allows.
     unsafe {
@@ -60,14 +61,14 @@ fn show_cgroup2() -> Outcome<()> {
         )?;
         check(
             libc::mount(
-                none.as_ptr(),
+                unified.as_ptr(),
                 target.as_ptr(),
-                cgroup2.as_ptr(),
-                0,
+                ptr::null(),
+                libc::MS_BIND,
                 ptr::null(),
             )
             .into(),
-            "mount cgroup2 view",
+            "bind the cgroup2 tree",
         )?;
     }
     Ok(())

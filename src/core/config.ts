@@ -32,8 +32,8 @@ export interface Config {
   maxSandboxes: number;
   /** Longest life of one run of a sandbox. */
   maxTimeoutSeconds: number;
-  /** Most sandboxes kept booted ahead for one template build. */
-  warmPool: number;
+  /** Sandboxes kept booted ahead for one template build in use: between these, as many as were lately asked for. */
+  warmPool: { least: number; most: number };
   /** How long a paused sandbox stays in memory beside its image on disk, so that a resume is only a thaw. */
   pauseHoldSeconds: number;
   /** Size of a sandbox's writable disk where its template names none. */
@@ -120,8 +120,14 @@ export const settings = {
   warmPool: {
     env: 'SANDBAR_WARM_POOL',
     flag: 'warm-pool',
-    fallback: '8',
-    help: 'sandboxes kept booted ahead for each template build in use, 0 for none',
+    fallback: '100',
+    help: 'most sandboxes kept booted ahead for a template build, as many as were lately asked for; 0 for none',
+  },
+  warmPoolLeast: {
+    env: 'SANDBAR_WARM_POOL_LEAST',
+    flag: 'warm-pool-least',
+    fallback: '1',
+    help: 'sandboxes kept booted ahead for a template build in use at least',
   },
   pauseHold: {
     env: 'SANDBAR_PAUSE_HOLD_SECONDS',
@@ -196,7 +202,7 @@ export function loadConfig(env: NodeJS.ProcessEnv, flags: Record<string, string 
     secretsKey: text('secretsKey'),
     maxSandboxes: integer('maxSandboxes', 1, 1_000_000),
     maxTimeoutSeconds: integer('maxTimeout', 1, 24 * 365) * 3600,
-    warmPool: integer('warmPool', 0, 1000),
+    warmPool: { least: integer('warmPoolLeast', 0, 1000), most: integer('warmPool', 0, 1000) },
     pauseHoldSeconds: integer('pauseHold', 0, 86_400),
     diskSizeMb: integer('diskSizeMb', 64, 16 * 1024 * 1024),
     buildStepSeconds: integer('buildStepSeconds', 1, 24 * 3600),

@@ -115,7 +115,9 @@ export class ControlGroup {
 
   /** Files a process writes itself into to join. */
   get joinFiles(): string[] {
-    return [...new Set(this.#directories.values())].map((directory) => path.join(directory, 'cgroup.procs'));
+    // A single thread that moves itself need not wait for the machine's others, as a process does (about 10 ms).
+    const file = this.#version === 'v1' ? 'tasks' : 'cgroup.procs';
+    return [...new Set(this.#directories.values())].map((directory) => path.join(directory, file));
   }
 
   /**

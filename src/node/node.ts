@@ -38,8 +38,8 @@ export interface NodeOptions {
   /** Bytes a second each way of one sandbox; undefined: no limit. */
   sandboxBytesPerSecond?: number | undefined;
   programs: Programs;
-  /** Most sandboxes kept ready for one template build; 0 keeps none. */
-  warmPool: number;
+  /** Sandboxes kept ready for one template build in use, between these; most 0: none. */
+  warmPool: { least: number; most: number };
   /** How long a paused sandbox stays in memory too; 15 s where nothing is said. */
   pauseHoldMs?: number;
 }
@@ -123,7 +123,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     this.#suspension = new Suspension(this.#machine, this.#records, this.#layout, options.pauseHoldMs ?? HOLD_MS, log);
     this.#pool = new WarmPool(
       {
-        most: options.warmPool,
+        ...options.warmPool,
         boot: (kind) => this.#bootAhead(kind),
         discard: (sandboxId) => this.destroy(sandboxId),
       },

@@ -9,6 +9,8 @@ import type { CreateOnNode } from './node.ts';
 export type WarmKind = Pick<CreateOnNode, 'runtime' | 'templateId' | 'buildId' | 'layers' | 'resources' | 'snapshotId'>;
 
 export interface WarmPoolOptions {
+  /** Sandboxes kept ready for a kind in use, whatever the demand. */
+  least: number;
   /** Most sandboxes kept ready for one kind; 0 keeps none. */
   most: number;
   /** Boots one and resolves to its id. */
@@ -22,16 +24,20 @@ interface Stock {
   ready: string[];
   /** Times of recent takings, oldest first. */
   demand: number[];
+  /** The greatest demand of late. */
+  peak: { count: number; at: number };
   lastUsedAt: number;
 }
 
 /** Demand is what was taken within this time: a pool of that size would have served it all without waiting. */
 const DEMAND_WINDOW_MS = 10_000;
+/** How long a wave of demand is remembered: waves come again. */
+const PEAK_MS = 60_000;
 /** A kind nobody asks for any more keeps one ready for so long, then none. */
 const FORGET_MS = 30 * 60_000;
 const ROUND_MS = 1_000;
-/** Live traffic comes first: nothing is booted ahead until creates have been quiet for so long. */
-const QUIET_MS = 30;
+/** Live traffic comes first: nothing is booted ahead while somebody waits for a create, nor for so long after one. */
+const QUIET_MS = 10;
 /** Share of the machine's memory that stays free of pooled sandboxes. */
 const SPARE_SHARE = 0.15;
 /** After a boot that failed. */
@@ -74,6 +80,8 @@ export class WarmPool {
     const now = Date.now();
     stock.lastUsedAt = now;
     stock.demand.push(now);
+    const recent = demandOf(stock, now);
+    if (recent >= stock.peak.count || now - stock.peak.at > PEAK_MS) stock.peak = { count: recent, at: now };
     this.#busyUntil = now + QUIET_MS;
     this.#wake();
     return stock.ready.shift();
@@ -115,7 +123,7 @@ export class WarmPool {
     const key = createHash('sha256').update(JSON.stringify(kind)).digest('hex');
     let stock = this.#stocks.get(key);
     if (stock === undefined) {
-      stock = { kind, ready: [], demand: [], lastUsedAt: Date.now() };
+      stock = { kind, ready: [], demand: [], peak: { count: 0, at: 0 }, lastUsedAt: Date.now() };
       this.#stocks.set(key, stock);
     }
     return stock;
@@ -136,11 +144,8 @@ export class WarmPool {
     const now = Date.now();
     const short = memoryIsShort();
     for (const [key, stock] of this.#stocks) {
-      stock.demand = stock.demand.filter((at) => at > now - DEMAND_WINDOW_MS);
       if (now - stock.lastUsedAt > FORGET_MS && stock.ready.length === 0) this.#stocks.delete(key);
-      const target = short ? 0 : this.#targetOf(stock, now);
-      const surplus =
-        stock.ready.length - Math.max(target, short ? 0 : Math.min(stock.ready.length, this.#lingering(stock, now)));
+      const surplus = stock.ready.length - (short ? 0 : this.#targetOf(stock, now));
       for (const id of surplus > 0 ? stock.ready.splice(0, surplus) : []) await this.#options.discard(id);
     }
     const wanting = short
@@ -154,16 +159,11 @@ export class WarmPool {
     else await this.#options.discard(id);
   }
 
-  /** As many as were taken lately and one more, within the limit. */
+  /** As many as were taken lately and one more, within the limits. */
   #targetOf(stock: Stock, now: number): number {
     if (now - stock.lastUsedAt > FORGET_MS) return 0;
-    const recent = stock.demand.filter((at) => at > now - DEMAND_WINDOW_MS).length;
-    return Math.min(this.#options.most, recent + 1);
-  }
-
-  /** What was booted for a wave of demand is kept for a minute: waves come again. */
-  #lingering(stock: Stock, now: number): number {
-    return now - stock.lastUsedAt < 60_000 ? this.#options.most : 0;
+    const peak = now - stock.peak.at < PEAK_MS ? stock.peak.count : 0;
+    return Math.min(this.#options.most, Math.max(this.#options.least, peak, demandOf(stock, now) + 1));
   }
 
   async #sleep(ms: number): Promise<void> {
@@ -172,6 +172,13 @@ export class WarmPool {
     });
     await Promise.race([woken, delay(ms, undefined, { ref: false })]);
   }
+}
+
+/** How many were taken within the window; older takings are forgotten. */
+function demandOf(stock: Stock, now: number): number {
+  const fresh = stock.demand.findIndex((at) => at > now - DEMAND_WINDOW_MS);
+  stock.demand.splice(0, fresh < 0 ? stock.demand.length : fresh);
+  return stock.demand.length;
 }
 
 function memoryIsShort(): boolean {

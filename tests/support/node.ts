@@ -30,7 +30,7 @@ export async function startTestNode(options: { warmPool?: number } = {}): Promis
       {
         stateDir,
         networkRange: undefined,
-        warmPool: options.warmPool ?? 0,
+        warmPool: { least: 1, most: options.warmPool ?? 0 },
         programs: {
           agent: artifacts.agent,
           hostHelper: artifacts.hostHelper,

@@ -12,6 +12,8 @@ import { cpuInfo, memInfo } from './proc-files.ts';
 import { seccompProfile } from './seccomp.ts';
 
 const BOOT_TIMEOUT_MS = 30_000;
+/** Of the kernel's filter programs. */
+const INSTRUCTION_BYTES = 8;
 /** Ids of one user namespace. */
 export const IDS_PER_SANDBOX = 65_536;
 
@@ -29,6 +31,8 @@ export class ContainerRuntime implements Runtime {
   readonly #showCgroup2: boolean;
   readonly #disks: WritableDisks;
   readonly #helper: HostHelper;
+  /** The filter of system calls as the kernel takes it, base64, once crun has compiled it: it need not do that again for each. */
+  #filter: string | undefined;
 
   constructor(
     programs: { crun: string; hostHelper: string },
@@ -83,6 +87,7 @@ export class ContainerRuntime implements Runtime {
       });
     }
     const pid = Number(await readFile(pidFile, 'utf8'));
+    this.#filter ??= await compiledFilter(request);
     // The kernel should take any other process of the sandbox before the one that can tell what happened.
     await writeFile(`/proc/${pid}/oom_score_adj`, '-900').catch(() => undefined);
     return { pid };
@@ -214,8 +219,16 @@ export class ContainerRuntime implements Runtime {
     spec.linux.maskedPaths = MASKED_PATHS;
     spec.linux.readonlyPaths = READ_ONLY_PATHS;
     spec.linux.seccomp = seccompProfile();
+    if (this.#filter !== undefined) spec.annotations = { 'run.oci.seccomp_bpf_data': this.#filter };
     return spec;
   }
+}
+
+/** What crun made of the profile for a sandbox that it has just started. */
+async function compiledFilter({ directory, sandboxId }: BootRequest): Promise<string | undefined> {
+  const file = path.join(directory, 'crun', sandboxId, 'seccomp.bpf');
+  const filter = await readFile(file).catch(() => Buffer.alloc(0));
+  return filter.length > 0 && filter.length % INSTRUCTION_BYTES === 0 ? filter.toString('base64') : undefined;
 }
 
 interface Places {
