@@ -7,7 +7,7 @@ import { newEventId } from '../src/events/event-id.ts';
 import { rowOf } from '../tests/support/rows.ts';
 import { startTestService, type TestService } from '../tests/support/service.ts';
 import type { Row } from './report.ts';
-import { repeat, timed } from './statistics.ts';
+import { type Summary, Timings, timed } from './statistics.ts';
 
 export interface GrowthSize {
   few: number;
@@ -16,26 +16,61 @@ export interface GrowthSize {
   creates: number;
 }
 
+/** A service with a store of its own, and the sandboxes that are in it. */
+interface Stocked {
+  service: TestService;
+  ids: string[];
+  where: string;
+}
+
+/** One kind of call, which throws when it is not answered as it should be. */
+interface Call {
+  what: string;
+  count: number;
+  make: (stocked: Stocked, index: number) => Promise<number>;
+}
+
 /**
- * The same calls with few and with many sandboxes of the past in the store: paused ones, and the events of as many that were killed. The rows
- * are put beside the service into its store; no machine knows of them, so they are gone before the service stops.
+ * The same calls to two services, one with few and one with many sandboxes of the past in its store, turn by turn, so that a moment in which the
+ * machine is slow falls on both.
  */
 export async function measureGrowth(runtime: RuntimeName, size: GrowthSize): Promise<Row[]> {
+  return withStock(runtime, size.few, (few) =>
+    withStock(runtime, size.many, async (many) => {
+      const rows: Row[] = [];
+      for (const call of callsOf(size)) {
+        // The first calls pay for what is made once.
+        await takeTurns({ ...call, count: Math.ceil(call.count / 4) }, few, many);
+        const [base, grown] = await takeTurns(call, few, many);
+        const ratio = grown.medianMs / base.medianMs;
+        rows.push({ what: call.what, where: few.where, summary: base });
+        rows.push({ what: call.what, where: many.where, summary: grown, note: `${ratio.toFixed(2)}x` });
+      }
+      return rows;
+    }),
+  );
+}
+
+async function takeTurns(call: Call, few: Stocked, many: Stocked): Promise<[few: Summary, many: Summary]> {
+  const timings = [new Timings(), new Timings()] as const;
+  for (let index = 0; index < call.count; index++) {
+    await timings[0].add(() => call.make(few, index));
+    await timings[1].add(() => call.make(many, index));
+  }
+  return [timings[0].summary, timings[1].summary];
+}
+
+/**
+ * Sandboxes of the past: paused ones, and the events of as many that were killed. The rows are put beside the service into its store; no machine
+ * knows of them, so they are gone before the service stops.
+ */
+async function withStock<T>(runtime: RuntimeName, count: number, use: (stocked: Stocked) => Promise<T>): Promise<T> {
   const service = await startTestService({ runtime });
   try {
     const database = await openDatabase({ stateDir: service.stateDir, databaseUrl: undefined });
     try {
-      const few = await fill(database, size.few);
-      // The first calls pay for what is made once.
-      await measure(service, few, runtime, size, '');
-      const before = await measure(service, few, runtime, size, `${size.few} rows`);
-      const many = await fill(database, size.many - size.few);
-      const after = await measure(service, many, runtime, size, `${size.many.toLocaleString('en')} rows`);
-      return after.flatMap((row, index) => {
-        const base = before[index];
-        const ratio = (row.summary?.medianMs ?? Number.NaN) / (base?.summary?.medianMs ?? Number.NaN);
-        return [...(base === undefined ? [] : [base]), { ...row, note: `${ratio.toFixed(2)}x` }];
-      });
+      const ids = await fill(database, count);
+      return await use({ service, ids, where: `${runtime}, ${count.toLocaleString('en')} rows` });
     } finally {
       await database.deleteFrom('sandboxes').execute();
       await database.destroy();
@@ -45,36 +80,28 @@ export async function measureGrowth(runtime: RuntimeName, size: GrowthSize): Pro
   }
 }
 
-async function measure(
-  service: TestService,
-  ids: readonly string[],
-  runtime: string,
-  size: GrowthSize,
-  rows: string,
-): Promise<Row[]> {
-  const where = `${runtime}, ${rows}`;
-  const call = (url: (index: number) => string) =>
-    repeat(size.calls, async (index) => {
-      const { ms, value } = await timed(async () => {
-        const response = await service.fetch(url(index));
-        await response.text();
-        return response;
-      });
-      if (!value.ok) throw new Error(`${url(index)} answers ${value.status}`);
-      return ms;
+function callsOf(size: GrowthSize): Call[] {
+  const get = (url: (stocked: Stocked, index: number) => string) => async (stocked: Stocked, index: number) => {
+    const { ms, value } = await timed(async () => {
+      const response = await stocked.service.fetch(url(stocked, index));
+      await response.text();
+      return response;
     });
+    if (!value.ok) throw new Error(`${url(stocked, index)} answers ${value.status}`);
+    return ms;
+  };
   return [
-    { what: 'get', where, summary: await call((index) => `/sandboxes/${ids[(index * 97) % ids.length]}`) },
-    { what: 'list, first page', where, summary: await call(() => '/v2/sandboxes') },
-    { what: 'list the running', where, summary: await call(() => '/v2/sandboxes?state=running&limit=10') },
+    { what: 'get', count: size.calls, make: get(({ ids }, index) => `/sandboxes/${ids[(index * 97) % ids.length]}`) },
+    { what: 'list, first page', count: size.calls, make: get(() => '/v2/sandboxes') },
+    { what: 'list the running', count: size.calls, make: get(() => '/v2/sandboxes?state=running&limit=10') },
     {
       what: 'create, cold',
-      where,
-      summary: await repeat(size.creates, async () => {
+      count: size.creates,
+      make: async ({ service }) => {
         const { ms, value } = await timed(() => Sandbox.create(service.connection));
         await value.kill();
         return ms;
-      }),
+      },
     },
   ];
 }

@@ -37,7 +37,7 @@ const PEAK_MS = 60_000;
 const FORGET_MS = 30 * 60_000;
 const ROUND_MS = 1_000;
 /** Live traffic comes first: nothing is booted ahead while somebody waits for a create, nor for so long after one. */
-const QUIET_MS = 10;
+const QUIET_MS = 25;
 /** Share of the machine's memory that stays free of pooled sandboxes. */
 const SPARE_SHARE = 0.15;
 /** After a boot that failed. */

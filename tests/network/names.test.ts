@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { TestInternet } from '../support/internet.ts';
 import { describeInWorlds, type Echo, refused, ZONE } from './world.ts';
@@ -123,6 +124,21 @@ print(s.recv(500)[5] & 15)"`,
     expect((await to('http://allowed.test/x')).stdout).toContain('"url":"/x"');
     for (const url of ['http://169.254.169.254/', 'http://other.test/', `http://${other}/`, 'http://10.99.99.99/'])
       expect((await to(url)).exitCode, url).not.toBe(0);
+    await probed.sandbox.kill();
+  });
+
+  it('do not cut a connection that they allow for one before it, to the same address, that they do not', async () => {
+    const probed = await world().create();
+    expect(await probed.tryOne('http', allowed)).toMatchObject({ at: allowed });
+    await probed.sandbox.updateNetwork({ allowOut: ['allowed.test'], denyOut: everything });
+    const kept = await probed.sandbox.commands.run('curl -sN http://allowed.test/events; echo "exit $?"', {
+      background: true,
+    });
+    // The kernel forgets the first one a second after the change.
+    await sleep(2_000);
+    const seen = kept.stdout.length;
+    await expect.poll(() => kept.stdout.length).toBeGreaterThan(seen + 20);
+    expect(kept.stdout).not.toContain('exit');
     await probed.sandbox.kill();
   });
 

@@ -8,8 +8,8 @@ interface TrackedFlow {
   protocol: string;
   /** Address it was meant for. */
   destination: string;
-  /** Turned to the resolver or the egress proxy. */
-  diverted: boolean;
+  /** Address that answers it: another than the destination where it was turned to the resolver or the egress proxy. */
+  answeringFrom: string;
 }
 
 /** Destinations whose connections are forgotten one by one; more are left to run out, with the fence closed to them. */
@@ -31,11 +31,14 @@ export async function cutForbidden(
   const flows = (await trackedFlows(helper, guest)).filter(
     (flow) => (flow.protocol === 'tcp') === (which === 'connections') && isForbidden(flow, policy),
   );
-  const filters = [...new Set(flows.map((flow) => [flow.protocol, flow.destination].join(' ')))].slice(0, MOST_CUTS);
+  // Flows to one destination that were turned and that were not are told apart: one kind may be allowed and the other not.
+  const filters = [
+    ...new Set(flows.map((flow) => [flow.protocol, flow.destination, flow.answeringFrom].join(' '))),
+  ].slice(0, MOST_CUTS);
   const lanes = Array.from({ length: CUTS_AT_ONCE }, async (_, lane) => {
     for (let index = lane; index < filters.length; index += CUTS_AT_ONCE) {
-      const [protocol = '', destination = ''] = filters[index]?.split(' ') ?? [];
-      await conntrack(helper, '-D', '-s', guest, '-d', destination, '-p', protocol);
+      const [protocol = '', destination = '', answeringFrom = ''] = filters[index]?.split(' ') ?? [];
+      await conntrack(helper, '-D', '-s', guest, '-d', destination, '-r', answeringFrom, '-p', protocol);
     }
   });
   await Promise.all(lanes);
@@ -43,7 +46,7 @@ export async function cutForbidden(
 
 function isForbidden(flow: TrackedFlow, policy: CompiledPolicy): boolean {
   // A question to a name server: the next one finds its way anew. What went to the egress proxy, that cuts itself.
-  if (flow.diverted) return flow.protocol === 'udp';
+  if (flow.answeringFrom !== flow.destination) return flow.protocol === 'udp';
   if (flow.protocol === 'tcp' && policy.passage === 'proxied') return true;
   return !policy.permitsAddress(flow.destination);
 }
@@ -55,8 +58,8 @@ async function trackedFlows(helper: Helper, guest: string): Promise<TrackedFlow[
     const values = (name: string) => [...line.matchAll(new RegExp(`\\b${name}=(\\S+)`, 'g'))].map((match) => match[1]);
     const [, answeringFrom] = values('src');
     const [destination] = values('dst');
-    if (!PROTOCOLS.has(protocol) || destination === undefined) return [];
-    return [{ protocol, destination, diverted: answeringFrom !== destination }];
+    if (!PROTOCOLS.has(protocol) || destination === undefined || answeringFrom === undefined) return [];
+    return [{ protocol, destination, answeringFrom }];
   });
 }
 
