@@ -56,6 +56,7 @@ describe('loadConfig', () => {
     ['SANDBAR_NETWORK_RANGE', '10.0.0.0/8', /\/12 to \/24/],
     ['SANDBAR_NETWORK_RANGE', '10.0.0.256/16', /10\.0\.0\.256/],
     ['SANDBAR_TLS_CERT', '/cert.pem', /go together/],
+    ['SANDBAR_WARM_POOL_LEAST', '101', /must not be greater than SANDBAR_WARM_POOL/],
   ])('refuses %s=%s', (name, value, message) => {
     expect(() => loadConfig({ [name]: value })).toThrow(message);
   });

@@ -232,6 +232,8 @@ export function loadConfig(env: NodeJS.ProcessEnv, flags: Record<string, string 
     for (const file of [certFile, keyFile]) problems.push(...unreadable(file));
     config.tls = { certFile, keyFile };
   }
+  if (config.warmPool.most > 0 && config.warmPool.least > config.warmPool.most)
+    problems.push('SANDBAR_WARM_POOL_LEAST must not be greater than SANDBAR_WARM_POOL');
   if (problems.length > 0) throw new SandbarError('invalid', problems.join('\n'));
   return config;
 }
