@@ -20,6 +20,11 @@ import { ContainerRuntime, IDS_PER_SANDBOX } from './runtime/container.ts';
 import type { BootSource, Runtime } from './runtime/contract.ts';
 import { GvisorRuntime } from './runtime/gvisor.ts';
 
+/** Far from the machine's own users. */
+const FIRST_ID = 2 ** 28;
+/** All below 2^31: the kernel lets no group beyond that send ICMP. */
+const ID_RANGES = (2 ** 31 - FIRST_ID) / IDS_PER_SANDBOX;
+
 export interface Programs {
   agent: string;
   hostHelper: string;
@@ -222,9 +227,9 @@ export class Machine {
     return this.#authorityMade;
   }
 
-  /** Each slot has a range of ids of its own; services of different scopes take different blocks of the 32 bits. */
+  /** Each slot has a range of ids of its own; services of different scopes begin at different ones. */
   #idBase(slotIndex: number): number {
-    const block = 1 + (Number.parseInt(this.#layout.scope, 16) % 14);
-    return block * 2 ** 28 + slotIndex * IDS_PER_SANDBOX;
+    const first = Number.parseInt(this.#layout.scope, 16);
+    return FIRST_ID + ((first + slotIndex) % ID_RANGES) * IDS_PER_SANDBOX;
   }
 }
