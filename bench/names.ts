@@ -4,7 +4,7 @@ export const WHAT = {
   firstCommand: 'create → first command, sequential',
   staggered: 'create → first command, staggered 200 ms',
   burst: 'create → first command, burst',
-  burstAgain: 'create → first command, burst, a minute after one like it',
+  burstAgain: 'create → first command, burst, after one like it',
   sustained: 'create → command → kill, sustained',
   start: 'start',
   exec: 'exec `true` in a login shell',
