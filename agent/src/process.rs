@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::io::OwnedFd;
 use std::time::Instant;
 
-use crate::errors::{Code, Error, Outcome};
+use crate::errors::{Error, Outcome};
 use crate::fields::{field, Message, Writer};
 use crate::frame;
 use crate::input::Input;
 use crate::output::Output;
 use crate::poller::Interest;
+use crate::serve_process::gone;
 use crate::timers::TimerKey;
 
 /// Ended processes remembered at once, however many end within the 30 s.
@@ -178,7 +179,16 @@ impl Processes {
         } else {
             return Err(Error::invalid("a pid or a tag is needed"));
         };
-        found.ok_or_else(|| Error::new(Code::NotFound, "no such process"))
+        found.ok_or_else(gone)
+    }
+
+    /// As `find`; also by the operationId of its START, for who has not heard the pid yet.
+    pub fn find_started(&self, request: &Message) -> Outcome<u64> {
+        let operation = request.bytes(field::OPERATION_ID);
+        if operation.is_empty() {
+            return self.find(request);
+        }
+        self.by_operation(operation).ok_or_else(gone)
     }
 
     /// Notes an end. Returns the process to forget because too many are remembered.

@@ -24,7 +24,7 @@ impl Agent {
     pub fn read_output(&mut self, id: u64, request: &Message) {
         let now = Instant::now();
         let subscriber = request.number(field::SUBSCRIBER);
-        let located = self.processes.find(request).and_then(|key| {
+        let located = self.processes.find_started(request).and_then(|key| {
             let process = self.processes.get(key).ok_or_else(gone)?;
             let offset = request.number(field::OFFSET);
             let place = process.output.locate(subscriber, offset, request.flag(field::REPLAY), now)?;

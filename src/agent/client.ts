@@ -217,28 +217,28 @@ export class AgentClient implements Agent {
   }
 
   async start(options: StartOptions, signal?: AbortSignal): Promise<number> {
-    const fields = new FieldWriter().text(field.user, options.user).text(field.cmd, options.cmd);
-    for (const arg of options.args) fields.textAlways(field.arg, arg);
-    writeAssignments(fields, field.env, options.env).text(field.cwd, options.cwd);
-    if (options.pty) {
-      fields.flag(field.pty, true).number(field.cols, options.pty.cols).number(field.rows, options.pty.rows);
-    }
-    fields
-      .text(field.tag, options.tag ?? '')
-      .flag(field.stdin, options.stdin)
-      .bytes(field.operationId, [options.operationId]);
-    if (options.deadlineMs !== undefined) fields.number(field.deadlineMs, options.deadlineMs);
-    if (options.subscriber !== undefined) fields.number(field.subscriber, options.subscriber);
-    return (await this.#call(operation.START, fields, 'once', signal)).number(field.pid);
+    return (await this.#call(operation.START, startFields(options), 'once', signal)).number(field.pid);
+  }
+
+  async startAndRead(
+    options: StartOptions & { subscriber: number },
+    read: { length: number; waitMs: number },
+    signal?: AbortSignal,
+  ): Promise<{ pid: number; output: Promise<OutputBatch> }> {
+    const start = startFields(options);
+    const position = { subscriber: options.subscriber, offset: 0, replay: false, ...read };
+    const readFirst = outputFields(new FieldWriter().bytes(field.operationId, [options.operationId]), position);
+    const { first, second } = await this.#pool.both('once', signal, (connection) =>
+      connection.callBoth([operation.START, start], [operation.READ_OUTPUT, readFirst]),
+    );
+    const pid = only(first).number(field.pid);
+    // A connection that is gone, or an agent from a snapshot that is too old to know the process by its start.
+    const askAgain = () => this.readOutput({ process: { pid }, ...position }, signal);
+    return { pid, output: second.then((frames) => decodeOutput(only(frames)), askAgain) };
   }
 
   async readOutput(options: ReadOutputOptions, signal?: AbortSignal): Promise<OutputBatch> {
-    const fields = writeProcessRef(new FieldWriter(), options.process)
-      .number(field.subscriber, options.subscriber)
-      .number(field.offset, options.offset)
-      .number(field.length, options.length)
-      .number(field.waitMs, options.waitMs)
-      .flag(field.replay, options.replay);
+    const fields = outputFields(writeProcessRef(new FieldWriter(), options.process), options);
     return decodeOutput(only(await this.#wait(operation.READ_OUTPUT, fields, signal)));
   }
 
@@ -329,6 +329,31 @@ export function newOperationId(): Buffer {
 
 function userPath(at: UserPath): FieldWriter {
   return new FieldWriter().text(field.user, at.user).text(field.path, at.path);
+}
+
+function startFields(options: StartOptions): FieldWriter {
+  const fields = new FieldWriter().text(field.user, options.user).text(field.cmd, options.cmd);
+  for (const arg of options.args) fields.textAlways(field.arg, arg);
+  writeAssignments(fields, field.env, options.env).text(field.cwd, options.cwd);
+  if (options.pty) {
+    fields.flag(field.pty, true).number(field.cols, options.pty.cols).number(field.rows, options.pty.rows);
+  }
+  fields
+    .text(field.tag, options.tag ?? '')
+    .flag(field.stdin, options.stdin)
+    .bytes(field.operationId, [options.operationId]);
+  if (options.deadlineMs !== undefined) fields.number(field.deadlineMs, options.deadlineMs);
+  if (options.subscriber !== undefined) fields.number(field.subscriber, options.subscriber);
+  return fields;
+}
+
+function outputFields(process: FieldWriter, options: Omit<ReadOutputOptions, 'process'>): FieldWriter {
+  return process
+    .number(field.subscriber, options.subscriber)
+    .number(field.offset, options.offset)
+    .number(field.length, options.length)
+    .number(field.waitMs, options.waitMs)
+    .flag(field.replay, options.replay);
 }
 
 function only(frames: Fields[]): Fields {

@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net';
 import { messageOf, SandbarError } from '../core/errors.ts';
-import type { FieldWriter } from './fields.ts';
+import type { Fields, FieldWriter } from './fields.ts';
 import { encodeHeader, FrameDecoder, type FrameSink, type Operation } from './frame.ts';
 import { DialResponse, type Exchange, FieldsResponse, RawResponse } from './response.ts';
 
@@ -24,11 +24,12 @@ const ACCEPTED = 1;
 const OPEN_TIMEOUT_MS = 5_000;
 const SMALL_BYTES = 16 * 1024;
 
-/** One authenticated TCP connection to an agent. One request is outstanding at a time; whoever makes it waits for the answer. */
+/** One authenticated TCP connection to an agent. Whoever makes a request waits for the answer before the next, `callBoth` aside. */
 export class Connection {
   readonly #socket: Socket;
   readonly #decoder: FrameDecoder;
-  #exchange: Exchange | undefined;
+  /** Requests without an answer, oldest first. */
+  readonly #exchanges: Exchange[] = [];
   #failure: Error | undefined;
 
   /** Connects and presents the secret. */
@@ -49,7 +50,7 @@ export class Connection {
 
   /** True when a request can be made. */
   get usable(): boolean {
-    return this.#failure === undefined && this.#exchange === undefined && !this.#socket.destroyed;
+    return this.#failure === undefined && this.#exchanges.length === 0 && !this.#socket.destroyed;
   }
 
   /** Closes the connection by itself when it has been unused for so long; 0 never. */
@@ -63,10 +64,23 @@ export class Connection {
   }
 
   /** A request whose answer is fields. */
-  call(type: Operation, payload: FieldWriter, signal?: AbortSignal): Promise<FieldsResponse['frames']> {
+  call(type: Operation, payload: FieldWriter, signal?: AbortSignal): Promise<Fields[]> {
     const exchange = new FieldsResponse();
     this.#begin(exchange, type, payload, signal);
     return exchange.promise;
+  }
+
+  /** Two requests in one piece; the agent turns to the second when it has answered the first. */
+  callBoth(
+    first: [type: Operation, payload: FieldWriter],
+    second: [type: Operation, payload: FieldWriter],
+  ): { first: Promise<Fields[]>; second: Promise<Fields[]> } {
+    const exchanges = { first: new FieldsResponse(), second: new FieldsResponse() };
+    if (this.usable) {
+      this.#exchanges.push(exchanges.first, exchanges.second);
+      this.#write([...framed(...first), ...framed(...second)], first[1].size + second[1].size);
+    } else for (const exchange of Object.values(exchanges)) exchange.fail(this.#unusable());
+    return { first: exchanges.first.promise, second: exchanges.second.promise };
   }
 
   /** A request whose answer is raw bytes, given in the pieces in which they arrive. Leaving the iteration early closes the connection. */
@@ -91,20 +105,25 @@ export class Connection {
 
   #begin(exchange: Exchange, type: Operation, payload: FieldWriter, signal: AbortSignal | undefined): void {
     if (signal?.aborted || !this.usable) {
-      exchange.fail(
-        signal?.aborted ? asError(signal.reason) : (this.#failure ?? new ConnectionLost('the connection is in use')),
-      );
+      exchange.fail(signal?.aborted ? asError(signal.reason) : this.#unusable());
       return;
     }
-    this.#exchange = exchange;
+    this.#exchanges.push(exchange);
     if (signal) {
       const abort = () => this.destroy(asError(signal.reason));
       signal.addEventListener('abort', abort, { once: true });
       exchange.onSettled = () => signal.removeEventListener('abort', abort);
     }
-    const pieces = [encodeHeader(type, payload.size), ...payload.pieces()];
+    this.#write(framed(type, payload), payload.size);
+  }
+
+  #unusable(): Error {
+    return this.#failure ?? new ConnectionLost('the connection is in use');
+  }
+
+  #write(pieces: Uint8Array[], size: number): void {
     // What is small goes as one piece, which costs the kernel less than many; what is large is not copied.
-    if (payload.size <= SMALL_BYTES) this.#socket.write(Buffer.concat(pieces));
+    if (size <= SMALL_BYTES) this.#socket.write(Buffer.concat(pieces));
     else {
       this.#socket.cork();
       for (const piece of pieces) this.#socket.write(piece);
@@ -115,14 +134,15 @@ export class Connection {
   #sink(): FrameSink {
     return {
       header: (type) => {
-        if (this.#exchange === undefined) throw new RangeError('the agent answered what was not asked');
-        this.#exchange.header(type);
+        const [exchange] = this.#exchanges;
+        if (exchange === undefined) throw new RangeError('the agent answered what was not asked');
+        exchange.header(type);
       },
-      piece: (bytes) => this.#exchange?.piece(bytes),
+      piece: (bytes) => this.#exchanges[0]?.piece(bytes),
       end: () => {
-        const exchange = this.#exchange;
+        const [exchange] = this.#exchanges;
         if (exchange === undefined || !exchange.end()) return true;
-        this.#exchange = undefined;
+        this.#exchanges.shift();
         const tunnel = exchange instanceof DialResponse && exchange.accepted;
         if (tunnel) this.#detach();
         exchange.settle();
@@ -150,9 +170,7 @@ export class Connection {
   #fail(reason: Error): void {
     if (this.#failure !== undefined) return;
     this.#failure = reason;
-    const exchange = this.#exchange;
-    this.#exchange = undefined;
-    exchange?.fail(reason);
+    for (const exchange of this.#exchanges.splice(0)) exchange.fail(reason);
   }
 
   /** Leaves the socket to its new owner as if it were fresh. */
@@ -170,6 +188,10 @@ export class Connection {
     this.#socket.off('close', this.#onClose);
     this.#socket.off('timeout', this.#onEnd);
   }
+}
+
+function framed(type: Operation, payload: FieldWriter): Uint8Array[] {
+  return [encodeHeader(type, payload.size), ...payload.pieces()];
 }
 
 function openSocket(target: AgentTarget, signal: AbortSignal | undefined): Promise<Socket> {
@@ -204,6 +226,6 @@ function openSocket(target: AgentTarget, signal: AbortSignal | undefined): Promi
   });
 }
 
-function asError(reason: unknown): Error {
+export function asError(reason: unknown): Error {
   return reason instanceof Error ? reason : new SandbarError('unavailable', String(reason));
 }

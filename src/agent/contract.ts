@@ -236,6 +236,15 @@ export interface Agent {
 
   /** Starts a process and gives its pid. */
   start(options: StartOptions, signal?: AbortSignal): Promise<number>;
+  /**
+   * Starts a process and asks for its first output in the same breath. Resolves with the pid; `output` is that of a readOutput from the
+   * first byte. The signal is the reader's: it does not take the start back.
+   */
+  startAndRead(
+    options: StartOptions & { subscriber: number },
+    read: { length: number; waitMs: number },
+    signal?: AbortSignal,
+  ): Promise<{ pid: number; output: Promise<OutputBatch> }>;
   /** The next output of a process as a subscriber sees it; waits for the first byte. Goes on by itself after a lost connection. */
   readOutput(options: ReadOutputOptions, signal?: AbortSignal): Promise<OutputBatch>;
   /** Forgets a subscriber. */

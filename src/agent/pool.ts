@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { SandbarError } from '../core/errors.ts';
-import { type AgentTarget, Connection, ConnectionLost } from './connection.ts';
+import { type AgentTarget, asError, Connection, ConnectionLost } from './connection.ts';
 
 /** Connections kept open for the next request. */
 const MAX_IDLE = 6;
@@ -96,6 +96,23 @@ export class ConnectionPool {
         lease?.release();
       }
     }
+  }
+
+  /**
+   * Two requests sent together on one connection: the first ends by itself, the second then waits. Resolves when the first is answered. The
+   * second rejects when its connection is lost or taken away: it is for the caller to make it again.
+   */
+  async both<A, B>(
+    repeat: Repeat,
+    signal: AbortSignal | undefined,
+    requests: (connection: Connection) => { first: Promise<A>; second: Promise<B> },
+  ): Promise<{ first: A; second: Promise<B> }> {
+    return this.once(repeat, undefined, async (connection) => {
+      const { first, second } = requests(connection);
+      // Told when it is looked at, which a failure of the first comes before.
+      second.catch(() => undefined);
+      return { first: await first, second: this.#whileWaiting(connection, second, signal) };
+    });
   }
 
   /** A connection for a request that may be made again; a checkpoint takes it away. */
@@ -219,6 +236,20 @@ export class ConnectionPool {
     try {
       return await request(connection);
     } finally {
+      this.#giveBack(connection);
+    }
+  }
+
+  async #whileWaiting<T>(connection: Connection, answer: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    const abort = () => connection.destroy(asError(signal?.reason));
+    this.#waiting.add(connection);
+    signal?.addEventListener('abort', abort, { once: true });
+    if (signal?.aborted) abort();
+    try {
+      return await answer;
+    } finally {
+      signal?.removeEventListener('abort', abort);
+      this.#waiting.delete(connection);
       this.#giveBack(connection);
     }
   }

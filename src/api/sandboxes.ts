@@ -40,7 +40,7 @@ export function serveSandboxes(app: Api, { sandboxes, templates, config, auth }:
 
   const create = async (team: TeamRow, body: schemas.NewSandbox, generation: Generation, reply: FastifyReply) => {
     const spec = createSpecOf(body, generation, maxTimeoutSeconds);
-    return sandboxOf(await sandboxes.create(team.id, spec, whileConnected(reply)));
+    return sandboxOf(await sandboxes.create(team, spec, whileConnected(reply)));
   };
 
   app.post(

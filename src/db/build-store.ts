@@ -259,7 +259,7 @@ async function ensureTemplate(
   if (await queries.insertAlias(transaction, alias)) return { ...template, buildCount: 1 };
   // Another request took the name at the same time: the build goes into its template.
   await transaction.deleteFrom('templates').where('id', '=', template.id).execute();
-  const theirs = await queries.findByAlias(transaction, team.slug, name.name);
+  const theirs = await queries.findByAlias(transaction, [team.slug], name.name);
   if (theirs === undefined) throw new SandbarError('conflict', `template name '${name.name}' was taken and is gone`);
   return { ...theirs, buildCount: theirs.buildCount + 1, updatedAt: now };
 }
@@ -270,7 +270,7 @@ async function findOwn(
   team: NewBuild['team'],
   name: string,
 ): Promise<TemplateRow | undefined> {
-  const named = await queries.findByAlias(transaction, team.slug, name);
+  const named = await queries.findByAlias(transaction, [team.slug], name);
   if (named !== undefined) return named;
   const byId = await queries.findById(transaction, name);
   return byId?.teamId === team.id ? byId : undefined;

@@ -171,7 +171,7 @@ async function ensureTemplate(
   alias: string | undefined,
   now: number,
 ): Promise<string> {
-  const known = alias === undefined ? undefined : await queries.findByAlias(transaction, team.slug, alias);
+  const known = alias === undefined ? undefined : await queries.findByAlias(transaction, [team.slug], alias);
   if (known !== undefined) return known.id;
   const id = newTemplateId();
   await queries.insertTemplate(transaction, snapshotTemplate(id, team.id, now));
@@ -180,7 +180,7 @@ async function ensureTemplate(
   if (first) return id;
   // Another replica took the name at the same time: the snapshot goes into its template.
   await transaction.deleteFrom('templates').where('id', '=', id).execute();
-  const theirs = await queries.findByAlias(transaction, team.slug, alias);
+  const theirs = await queries.findByAlias(transaction, [team.slug], alias);
   if (theirs === undefined) throw new SandbarError('conflict', `template name '${alias}' was taken and is gone`);
   return theirs.id;
 }

@@ -42,15 +42,25 @@ export function pageOf<Item extends TimeCursor>(found: Item[], limit: number): P
   return { items, next: more ? { createdAt: last.createdAt, id: last.id } : null };
 }
 
-export async function findByAlias(db: Executor, namespace: string, alias: string): Promise<TemplateRow | undefined> {
-  const stored = await db
+/** The template of that name in the first of the namespaces that has it. */
+export async function findByAlias(
+  db: Executor,
+  namespaces: readonly string[],
+  alias: string,
+): Promise<TemplateRow | undefined> {
+  const found = await db
     .selectFrom('templateAliases')
     .innerJoin('templates', 'templates.id', 'templateAliases.templateId')
     .selectAll('templates')
-    .where('namespace', '=', namespace)
+    .select('namespace')
+    .where('namespace', 'in', namespaces)
     .where('alias', '=', alias)
-    .executeTakeFirst();
-  return stored && templateColumns.decode(stored);
+    .execute();
+  found.sort((a, b) => namespaces.indexOf(a.namespace) - namespaces.indexOf(b.namespace));
+  const [first] = found;
+  if (first === undefined) return undefined;
+  const { namespace: _, ...stored } = first;
+  return templateColumns.decode(stored);
 }
 
 export async function findById(db: Executor, id: string): Promise<TemplateRow | undefined> {

@@ -80,17 +80,13 @@ export class TemplateStore {
    */
   async find(reference: string, team: TemplateCaller): Promise<TemplateRow | undefined> {
     const { namespace, name } = parseTemplateReference(reference);
-    const namespaces = namespace === undefined ? [team.slug, GLOBAL_NAMESPACE] : [namespace];
-    for (const candidate of namespaces) {
-      const found = await queries.findByAlias(this.#db, candidate, name);
-      if (found !== undefined) return found;
-    }
-    return namespace === undefined ? this.get(name) : undefined;
+    if (namespace !== undefined) return queries.findByAlias(this.#db, [namespace], name);
+    return (await queries.findByAlias(this.#db, [team.slug, GLOBAL_NAMESPACE], name)) ?? this.get(name);
   }
 
   /** The present build of one of the service's own templates. */
   async findBuiltin(alias: string): Promise<(TemplateBuildRow & { buildId: string }) | undefined> {
-    const template = await queries.findByAlias(this.#db, GLOBAL_NAMESPACE, alias);
+    const template = await queries.findByAlias(this.#db, [GLOBAL_NAMESPACE], alias);
     const build = template && (await queries.findTagged(this.#db, template.id, DEFAULT_TAG));
     return build && { ...build, buildId: build.id };
   }
@@ -241,7 +237,7 @@ export function mayUse(teamId: string, template: TemplateRow): boolean {
 }
 
 async function ensureBuiltin(transaction: Transaction<Schema>, alias: string, now: number): Promise<TemplateRow> {
-  const known = await queries.findByAlias(transaction, GLOBAL_NAMESPACE, alias);
+  const known = await queries.findByAlias(transaction, [GLOBAL_NAMESPACE], alias);
   if (known !== undefined) return lockTemplate(transaction, known);
   const template: TemplateRow = {
     id: newTemplateId(),
@@ -265,7 +261,7 @@ async function ensureBuiltin(transaction: Transaction<Schema>, alias: string, no
   if (first) return template;
   // Another replica was faster: its row, which the insert waited for, is the one.
   await transaction.deleteFrom('templates').where('id', '=', template.id).execute();
-  const theirs = await queries.findByAlias(transaction, GLOBAL_NAMESPACE, alias);
+  const theirs = await queries.findByAlias(transaction, [GLOBAL_NAMESPACE], alias);
   if (theirs === undefined) throw new SandbarError('internal', `template name '${alias}' was taken and is gone`);
   return lockTemplate(transaction, theirs);
 }

@@ -29,6 +29,9 @@ export interface EventStreamMethod<I extends DescMessage> {
 
 const CONTENT_TYPE = 'application/connect+json';
 const FRAME_HEADER_BYTES = 5;
+const WELL_ENDED = message('{}', endStreamFlag);
+/** Nobody sees it: made once, since an error is slow to make. */
+const OVER = new ConnectError('the call is over', Code.Canceled);
 
 /**
  * Whether a request is of the plain kind that is served here: Connect, JSON, not compressed, its headers in order. Everything else,
@@ -65,10 +68,11 @@ export async function serveEventStream<I extends DescMessage>(
     if (error instanceof ClientGone || call.gone.aborted) return;
     failure = ConnectError.from(error, Code.Internal);
   } finally {
-    context.abort();
+    context.abort(OVER);
   }
   if (!res.headersSent) writeHead(res, 200, { 'content-type': CONTENT_TYPE });
-  res.end(message(JSON.stringify(endStreamToJson(new Headers(), failure, undefined)), endStreamFlag));
+  if (failure === undefined) res.end(WELL_ENDED);
+  else res.end(message(JSON.stringify(endStreamToJson(new Headers(), failure, undefined)), endStreamFlag));
 }
 
 function contextOf<I extends DescMessage>(

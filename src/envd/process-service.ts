@@ -13,7 +13,7 @@ import type { Log } from '../core/log.ts';
 import { toConnectError, type Wording } from './connect-errors.ts';
 import { type SandboxCall, sandboxCallOf } from './context.ts';
 import { keepaliveIntervalMs } from './keepalive.ts';
-import { eventsFromNow, eventsFromStart, newSubscriber, type Subscription } from './process-stream.ts';
+import { eventsFromNow, newSubscriber, type Subscription, startProcess } from './process-stream.ts';
 
 /** After its deadline a process is given this long to be reported dead before the stream ends without the report. */
 const DEADLINE_GRACE_MS = 2_000;
@@ -47,18 +47,15 @@ export function createProcessService(log: Log): ServiceImpl<typeof Process> {
 
     async *start(request, context) {
       const call = sandboxCallOf(context);
-      const subscriber = newSubscriber();
       const timeoutMs = context.timeoutMs();
       if (timeoutMs !== undefined && timeoutMs <= 0)
         throw new ConnectError('the operation timed out', Code.DeadlineExceeded);
-      const options = startOptions(request, call.user, subscriber, timeoutMs);
-      const wording = startWording(options);
-      // Without the request's signal: a client that leaves now has started the process all the same.
-      const pid = await attempt(call, wording, () => call.agent.start(options));
+      const options = startOptions(request, call.user, timeoutMs);
       const { signal, stop } = withGrace(call.gone, timeoutMs);
-      const subscription = subscriptionOf(call, context, subscriber, signal);
       try {
-        for await (const event of eventsFromStart(subscription, pid)) yield { event };
+        const subscription = subscriptionOf(call, context, newSubscriber(), signal);
+        const events = await attempt(call, startWording(options), () => startProcess(subscription, options));
+        for await (const event of events) yield { event };
       } catch (error) {
         throw toConnectError(error, call.user, {}, log);
       } finally {
@@ -147,12 +144,7 @@ export function createProcessService(log: Log): ServiceImpl<typeof Process> {
   };
 }
 
-function startOptions(
-  request: StartRequest,
-  user: string,
-  subscriber: number,
-  timeoutMs: number | undefined,
-): StartOptions {
+function startOptions(request: StartRequest, user: string, timeoutMs: number | undefined): StartOptions {
   const { process, pty } = request;
   if (!process || process.cmd === '') throw new ConnectError('a command is required', Code.InvalidArgument);
   return {
@@ -167,7 +159,6 @@ function startOptions(
     stdin: request.stdin ?? true,
     ...(timeoutMs !== undefined && { deadlineMs: Math.max(1, Math.ceil(timeoutMs)) }),
     operationId: newOperationId(),
-    subscriber,
   };
 }
 

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { Code, ConnectError } from '@connectrpc/connect';
-import type { Agent, OutputBatch, ProcessRef } from '../agent/contract.ts';
+import type { Agent, OutputBatch, ProcessRef, StartOptions } from '../agent/contract.ts';
 import { Silence } from './keepalive.ts';
 import { dataEvents, endEvent, keepaliveEvent, type ProcessEventInit, startEvent } from './process-events.ts';
 
@@ -23,15 +23,44 @@ export interface Subscription {
   signal: AbortSignal;
 }
 
+/** A subscription in use: its signal also aborts when it is left. */
+interface Reading extends Subscription {
+  leave(): void;
+}
+
+/** Nobody sees it: made once, since an error is slow to make. */
+const LEFT = new ConnectError('the stream was left', Code.Canceled);
+
+function readingOf(subscription: Subscription): Reading {
+  const left = new AbortController();
+  const signal = AbortSignal.any([subscription.signal, left.signal]);
+  return { ...subscription, signal, leave: () => left.abort(LEFT) };
+}
+
 /** A subscriber's name: any number but 0 that no other has. */
 export function newSubscriber(): number {
   return randomInt(1, 2 ** 47);
 }
 
-/** Events of a process that was started with this subscription. At the process's deadline the stream fails instead of ending. */
-export async function* eventsFromStart(subscription: Subscription, pid: number): AsyncGenerator<ProcessEventInit> {
+/** Starts a process; resolves when it runs, with its events. At the process's deadline they fail instead of ending. */
+export async function startProcess(
+  subscription: Subscription,
+  options: StartOptions,
+): Promise<AsyncGenerator<ProcessEventInit>> {
+  const reading = readingOf(subscription);
+  const read = { length: BATCH_BYTES, waitMs: Math.min(reading.keepaliveMs, MAX_WAIT_MS) };
+  const start = { ...options, subscriber: reading.subscriber };
+  const { pid, output } = await reading.agent.startAndRead(start, read, reading.signal);
+  return eventsFromStart(reading, pid, output);
+}
+
+async function* eventsFromStart(
+  reading: Reading,
+  pid: number,
+  output: Promise<OutputBatch>,
+): AsyncGenerator<ProcessEventInit> {
   const nothingYet: OutputBatch = { pid, offset: 0, nextOffset: 0, chunks: [], lost: 0, end: undefined };
-  for await (const event of events(subscription, nothingYet)) {
+  for await (const event of events(reading, nothingYet, output)) {
     if (event === 'deadline') throw new ConnectError('the process was killed at its deadline', Code.DeadlineExceeded);
     yield event;
   }
@@ -43,21 +72,24 @@ export async function* eventsFromNow(
   process: ProcessRef,
   replay: boolean,
 ): AsyncGenerator<ProcessEventInit> {
-  const { agent, subscriber, signal } = subscription;
+  const reading = readingOf(subscription);
+  const { agent, subscriber, signal } = reading;
   // This read does not wait: it makes the subscriber and tells whether the process is there, and its pid.
   const first = await agent.readOutput(
     { process, subscriber, offset: 0, length: BATCH_BYTES, waitMs: 0, replay },
     signal,
   );
-  for await (const event of events(subscription, first)) if (event !== 'deadline') yield event;
+  for await (const event of events(reading, first)) if (event !== 'deadline') yield event;
 }
 
 /** Start event, output, end. Leaving the iteration gives the subscription back; the process goes on. */
-async function* events(subscription: Subscription, first: OutputBatch): AsyncGenerator<ProcessEventInit | 'deadline'> {
-  const { agent, subscriber } = subscription;
-  const left = new AbortController();
-  const signal = AbortSignal.any([subscription.signal, left.signal]);
-  const silence = new Silence(subscription.keepaliveMs);
+async function* events(
+  reading: Reading,
+  first: OutputBatch,
+  next?: Promise<OutputBatch>,
+): AsyncGenerator<ProcessEventInit | 'deadline'> {
+  const { agent, subscriber, signal } = reading;
+  const silence = new Silence(reading.keepaliveMs);
   const { pid } = first;
   const readAfter = ({ nextOffset }: OutputBatch) => {
     const waitMs = Math.min(silence.leftMs, MAX_WAIT_MS);
@@ -66,13 +98,13 @@ async function* events(subscription: Subscription, first: OutputBatch): AsyncGen
   };
   let batch = first;
   // Output is asked for while the start is told, not after it.
-  let early = first.chunks.length === 0 && !first.end ? readAfter(first) : undefined;
+  let early = next ?? (first.chunks.length === 0 && !first.end ? readAfter(first) : undefined);
   early?.catch(() => undefined);
   try {
     yield startEvent(pid);
     for (;;) {
       if (batch.chunks.length > 0) {
-        yield* whileHeld(subscription, batch);
+        yield* whileHeld(reading, batch);
         silence.broken();
       }
       if (batch.end) {
@@ -88,8 +120,8 @@ async function* events(subscription: Subscription, first: OutputBatch): AsyncGen
       early = undefined;
     }
   } finally {
-    left.abort();
-    if (!batch.end) forget(subscription, pid);
+    reading.leave();
+    if (!batch.end) forget(reading, pid);
   }
 }
 

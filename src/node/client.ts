@@ -1,19 +1,16 @@
-import { type Client, ConnectError, createClient, createRouterTransport, type Transport } from '@connectrpc/connect';
+import { type Client, ConnectError, createClient } from '@connectrpc/connect';
 import { NodeService } from '../../proto/gen/node_pb.js';
 import { type ErrorKind, SandbarError } from '../core/errors.ts';
+import { directTransport } from './direct-transport.ts';
 import type { Node } from './node.ts';
-import { nodeRoutes } from './service.ts';
+import { nodeHandlers } from './service.ts';
 
 /** The node as the control plane calls it. */
 export type NodeClient = Client<typeof NodeService>;
 
 /** A client of a node in this same process. */
 export function localNodeClient(node: Node): NodeClient {
-  return nodeClient(createRouterTransport(nodeRoutes(node)));
-}
-
-export function nodeClient(transport: Transport): NodeClient {
-  return createClient(NodeService, transport);
+  return createClient(NodeService, directTransport(nodeHandlers(node)));
 }
 
 /** A failure of a node call, as it was thrown on the node. */

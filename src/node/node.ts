@@ -407,7 +407,8 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     record.state = 'running';
     try {
       if (request.network !== undefined) await this.#applyNetwork(sandbox, request.network, signal);
-      await Promise.all([this.#records.write(record), agent.configure(guestSettings(record), signal)]);
+      // Asked first: the record is written while the sandbox is at work.
+      await Promise.all([agent.configure(guestSettings(record), signal), this.#records.write(record)]);
       this.#pooled.delete(request.sandboxId);
     } catch (error) {
       await this.#remove(record.id, record);

@@ -1,14 +1,15 @@
-import { Code, ConnectError, type ConnectRouter, type HandlerContext } from '@connectrpc/connect';
+import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect';
 import {
   type CreateSandboxRequest,
   type GuestConfig as GuestMessage,
   type NetworkPolicy as NetworkMessage,
   NodeSandboxState,
-  NodeService,
+  type NodeService,
   type ReserveSandboxRequest,
 } from '../../proto/gen/node_pb.js';
 import type { RuntimeName } from '../core/config.ts';
 import { SandbarError } from '../core/errors.ts';
+import type { CallContext } from './direct-transport.ts';
 import type { Denial } from './network/denials.ts';
 import type { CreateOnNode, Node, NodeExit, NodeNetwork } from './node.ts';
 import type { GuestConfig } from './record.ts';
@@ -16,76 +17,75 @@ import type { ReliefEvent } from './relief.ts';
 import type { WarmKind } from './warm-pool.ts';
 
 /** The node behind proto/node.proto: the same in memory and over the network. */
-export function nodeRoutes(node: Node): (router: ConnectRouter) => void {
-  return (router) =>
-    router.service(NodeService, {
-      createSandbox: (request, context) =>
-        translated(async () => {
-          return { warm: await node.create(toCreate(request), context.signal) };
-        }),
-      expectSandbox: (request) =>
-        translated(async () => {
-          node.expect(toKind(request));
-          return {};
-        }),
-      reserveSandbox: (request) => translated(async () => ({ sandboxId: node.reserve(toKind(request)) ?? '' })),
-      destroySandbox: (request) =>
-        translated(async () => {
-          await node.destroy(request.sandboxId);
-          return {};
-        }),
-      listSandboxes: () => ({
-        sandboxes: [...node.list()].map(([sandboxId, state]) => ({
-          sandboxId,
-          state: state === 'paused' ? NodeSandboxState.PAUSED : NodeSandboxState.RUNNING,
-        })),
+export function nodeHandlers(node: Node) {
+  return {
+    createSandbox: (request, context: CallContext) =>
+      translated(async () => {
+        return { warm: await node.create(toCreate(request), context.signal) };
       }),
-      getUsage: (request) =>
-        translated(async () => {
-          const use = await node.usage(request.sandboxId);
-          return {
-            cpuUsec: BigInt(use.cpuUsec),
-            memoryUsedBytes: BigInt(use.memoryUsedBytes),
-            memoryCacheBytes: BigInt(use.memoryCacheBytes),
-            memoryTotalBytes: BigInt(use.memoryTotalBytes),
-            diskUsedBytes: BigInt(use.diskUsedBytes),
-            diskTotalBytes: BigInt(use.diskTotalBytes),
-            pids: use.pids,
-          };
+    expectSandbox: (request) =>
+      translated(async () => {
+        node.expect(toKind(request));
+        return {};
+      }),
+    reserveSandbox: (request) => translated(async () => ({ sandboxId: node.reserve(toKind(request)) ?? '' })),
+    destroySandbox: (request) =>
+      translated(async () => {
+        await node.destroy(request.sandboxId);
+        return {};
+      }),
+    listSandboxes: () => ({
+      sandboxes: [...node.list()].map(([sandboxId, state]) => ({
+        sandboxId,
+        state: state === 'paused' ? NodeSandboxState.PAUSED : NodeSandboxState.RUNNING,
+      })),
+    }),
+    getUsage: (request) =>
+      translated(async () => {
+        const use = await node.usage(request.sandboxId);
+        return {
+          cpuUsec: BigInt(use.cpuUsec),
+          memoryUsedBytes: BigInt(use.memoryUsedBytes),
+          memoryCacheBytes: BigInt(use.memoryCacheBytes),
+          memoryTotalBytes: BigInt(use.memoryTotalBytes),
+          diskUsedBytes: BigInt(use.diskUsedBytes),
+          diskTotalBytes: BigInt(use.diskTotalBytes),
+          pids: use.pids,
+        };
+      }),
+    pauseSandbox: (request) =>
+      translated(async () => {
+        await node.pause(request.sandboxId, { memory: request.memory, requireAgent: request.requireAgent });
+        return {};
+      }),
+    resumeSandbox: (request) =>
+      translated(() =>
+        node.resume(request.sandboxId, {
+          memory: request.memory,
+          guest: toGuest(request.guest),
+          ...(request.network !== undefined && { network: toNetwork(request.network) }),
         }),
-      pauseSandbox: (request) =>
-        translated(async () => {
-          await node.pause(request.sandboxId, { memory: request.memory, requireAgent: request.requireAgent });
-          return {};
-        }),
-      resumeSandbox: (request) =>
-        translated(() =>
-          node.resume(request.sandboxId, {
-            memory: request.memory,
-            guest: toGuest(request.guest),
-            ...(request.network !== undefined && { network: toNetwork(request.network) }),
-          }),
-        ),
-      setNetwork: (request) =>
-        translated(async () => {
-          if (request.network === undefined) throw new SandbarError('invalid', 'network is required');
-          await node.setNetwork(request.sandboxId, toNetwork(request.network));
-          return {};
-        }),
-      snapshotSandbox: (request) =>
-        translated(async () => {
-          const { filesOnly, start } = request;
-          await node.snapshot(request.sandboxId, request.snapshotId, { filesOnly, ...(start && { start }) });
-          return {};
-        }),
-      removeSnapshot: (request) =>
-        translated(async () => {
-          await node.removeSnapshot(request.snapshotId);
-          return {};
-        }),
-      listSnapshots: () => translated(async () => ({ snapshotIds: await node.snapshots() })),
-      watch: (_request, context) => watch(node, context),
-    });
+      ),
+    setNetwork: (request) =>
+      translated(async () => {
+        if (request.network === undefined) throw new SandbarError('invalid', 'network is required');
+        await node.setNetwork(request.sandboxId, toNetwork(request.network));
+        return {};
+      }),
+    snapshotSandbox: (request) =>
+      translated(async () => {
+        const { filesOnly, start } = request;
+        await node.snapshot(request.sandboxId, request.snapshotId, { filesOnly, ...(start && { start }) });
+        return {};
+      }),
+    removeSnapshot: (request) =>
+      translated(async () => {
+        await node.removeSnapshot(request.snapshotId);
+        return {};
+      }),
+    listSnapshots: () => translated(async () => ({ snapshotIds: await node.snapshots() })),
+    watch: (_request, context: CallContext) => watch(node, context),
+  } satisfies ServiceImpl<typeof NodeService>;
 }
 
 function toCreate(request: CreateSandboxRequest): CreateOnNode {
@@ -143,7 +143,7 @@ function toRuntime(name: string): RuntimeName {
   throw new SandbarError('invalid', `unknown runtime '${name}'`);
 }
 
-async function* watch(node: Node, context: HandlerContext) {
+async function* watch(node: Node, context: CallContext) {
   type Message = {
     sandboxId: string;
     atMs: bigint;

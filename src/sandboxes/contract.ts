@@ -2,6 +2,12 @@ import type { SandbarError } from '../core/errors.ts';
 import type { EndReason } from '../events/contract.ts';
 import type { EgressConfig, NetworkConfig } from './network-config.ts';
 
+/** The team that asks for something. */
+export interface Caller {
+  id: string;
+  slug: string;
+}
+
 /** What the outside sees of a sandbox's life. */
 export type PublicState = 'running' | 'paused';
 
@@ -102,7 +108,7 @@ export interface ListPage {
 /** What a caller may do with sandboxes. Every method that names a team sees only that team's; all else is not_found. */
 export interface Sandboxes {
   /** Makes a sandbox and resolves when it answers. */
-  create(teamId: string, spec: CreateSandbox, signal?: AbortSignal): Promise<SandboxRow>;
+  create(team: Caller, spec: CreateSandbox, signal?: AbortSignal): Promise<SandboxRow>;
   /** A running or paused sandbox. not_found while it is starting or being killed. */
   get(teamId: string, sandboxId: string): Promise<SandboxRow>;
   list(teamId: string, query: ListQuery): Promise<ListPage>;

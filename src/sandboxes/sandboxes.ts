@@ -5,12 +5,12 @@ import { KeyedQueue } from '../core/keyed-queue.ts';
 import type { Log } from '../core/log.ts';
 import type { SandboxPatch, SandboxStore } from '../db/sandbox-store.ts';
 import type { TemplateBuildRow } from '../db/schema.ts';
-import type { TeamStore } from '../db/team-store.ts';
 import type { TemplateStore } from '../db/template-store.ts';
 import type { EndReason, LifecycleObserver } from '../events/contract.ts';
 import { fromNode, type NodeClient } from '../node/client.ts';
 import type { SecretValues } from '../secrets/contract.ts';
 import type {
+  Caller,
   CreateSandbox,
   ForkResult,
   ListPage,
@@ -32,7 +32,6 @@ export interface SandboxServiceParts {
   config: Pick<Config, 'runtime' | 'maxSandboxes' | 'maxTimeoutSeconds'>;
   sandboxes: SandboxStore;
   templates: TemplateStore;
-  teams: TeamStore;
   node: NodeClient;
   observer: LifecycleObserver;
   secrets: SecretValues;
@@ -85,20 +84,12 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     this.#stop.abort();
   }
 
-  async create(teamId: string, spec: CreateSandbox, signal?: AbortSignal): Promise<SandboxRow> {
-    const team = await this.#parts.teams.getTeam(teamId);
-    if (team === undefined) throw new SandbarError('unauthenticated', 'the team of this key is gone');
+  async create(team: Caller, spec: CreateSandbox, signal?: AbortSignal): Promise<SandboxRow> {
     const resolved = await this.#parts.templates.resolve(spec.templateRef, team);
-    const draft = newRow(newSandboxId(), teamId, spec, resolved, this.#parts.config.runtime);
-    const reserved = await this.#reserve(draft, resolved.build);
-    const row = reserved === '' ? draft : { ...draft, id: reserved };
-    const running = await this.#insertAndBoot(row, resolved.build, signal).catch(async (error) => {
-      // Handed to nobody after all.
-      if (reserved !== '') await this.#node.destroySandbox({ sandboxId: reserved });
-      throw error;
-    });
+    const draft = newRow(newSandboxId(), team.id, spec, resolved, this.#parts.config.runtime);
+    const running = await this.#claimOrBoot(draft, resolved.build, signal);
     void this.#parts.templates
-      .bumpSpawnCount(row.templateId, running.startedAt)
+      .bumpSpawnCount(running.templateId, running.startedAt)
       .catch((error) => this.#log.warn('spawn count', { error: messageOf(error) }));
     return running;
   }
@@ -296,13 +287,28 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     return (await this.#node.reserveSandbox(bootKind(draft, build))).sandboxId;
   }
 
+  async #claimOrBoot(draft: SandboxRow, build: TemplateBuildRow, signal?: AbortSignal): Promise<SandboxRow> {
+    const reserved = await this.#reserve(draft, build);
+    if (reserved === '') return this.#insertAndBoot(draft, () => this.#boot(draft, build, signal));
+    const row = { ...draft, id: reserved };
+    // What is up already is made this row's while the row is written: after a crash in between it is one without a row, and is removed.
+    const claimed = this.#boot(row, build, signal);
+    claimed.catch(() => undefined);
+    try {
+      return await this.#insertAndBoot(row, () => claimed);
+    } catch (error) {
+      await this.#node.destroySandbox({ sandboxId: reserved });
+      throw error;
+    }
+  }
+
   /** Takes a place of the team, boots, and makes the row running. A failure leaves nothing. */
-  async #insertAndBoot(row: SandboxRow, build: TemplateBuildRow, signal?: AbortSignal): Promise<SandboxRow> {
+  async #insertAndBoot(row: SandboxRow, boot: () => Promise<void>): Promise<SandboxRow> {
     const limit = this.#parts.config.maxSandboxes;
     if (!(await this.#store.insertWithin(row, limit))) throw limitReached(limit);
     return this.#queue.run(row.id, async () => {
       try {
-        await this.#boot(row, build, signal);
+        await boot();
       } catch (error) {
         await this.#store.delete(row.id);
         throw fromNode(error);
@@ -430,7 +436,8 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     const next = async (index: number): Promise<void> => {
       if (index >= count) return;
       try {
-        const forked = await this.#insertAndBoot(forkedRow(newSandboxId(), row, snapshotId, timeoutSeconds), build);
+        const copy = forkedRow(newSandboxId(), row, snapshotId, timeoutSeconds);
+        const forked = await this.#insertAndBoot(copy, () => this.#boot(copy, build));
         // The snapshot was for the boot alone and goes; the row must not point at it.
         await this.#store.update(forked.id, { snapshotId: null });
         results[index] = { row: { ...forked, snapshotId: null } };

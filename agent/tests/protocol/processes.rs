@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -123,6 +124,38 @@ fn a_repeated_start_is_one_process() {
 }
 
 #[test]
+fn a_start_and_the_first_read_can_be_sent_together() {
+    let agent = Agent::start();
+    let mut client = agent.connect();
+    let read = |operation: &'static [u8]| {
+        frame::build(op::READ_OUTPUT, |out| {
+            out.bytes(field::OPERATION_ID, operation);
+            out.number(field::SUBSCRIBER, 3);
+            out.number(field::WAIT_MS, 5000);
+        })
+    };
+    let start = |operation: &'static [u8], cwd: &'static [u8]| {
+        frame::build(op::START, |out| {
+            for (number, value) in [(field::CMD, &b"/bin/echo"[..]), (field::ARG, b"both"), (field::CWD, cwd)] {
+                out.bytes(number, value);
+            }
+            out.bytes(field::OPERATION_ID, operation);
+            out.number(field::SUBSCRIBER, 3);
+        })
+    };
+    client.stream.write_all(&[start(b"one", b"/"), read(b"one")].concat()).unwrap();
+    let pid = client.receive().number(field::PID);
+    let output = client.receive();
+    assert_eq!(output.number(field::PID), pid);
+    assert_eq!(text(output.records(field::CHUNK)[0].bytes(field::DATA)), "both\n");
+    // A start that fails leaves nothing to read.
+    client.stream.write_all(&[start(b"two", b"/nowhere"), read(b"two")].concat()).unwrap();
+    assert_eq!(client.receive().kind, frame::ERROR);
+    let response = client.receive();
+    assert_eq!((response.kind, response.number(field::CODE)), (frame::ERROR, NOT_FOUND));
+}
+
+#[test]
 fn an_exit_is_remembered_and_not_listed() {
     let agent = Agent::start();
     let mut client = agent.connect();
@@ -141,7 +174,7 @@ fn an_exit_is_remembered_and_not_listed() {
         assert_eq!(response.number(field::PID), pid);
     }
     assert_eq!(client.error(op::SIGNAL, |out| out.number(field::PID, pid)), NOT_FOUND);
-    let next = client.start_shell("sleep 60", |out| out.bytes(field::TAG, b"short"));
+    let next = client.start_shell("exec sleep 60", |out| out.bytes(field::TAG, b"short"));
     client.ok(op::SIGNAL, |out| {
         out.bytes(field::TAG, b"short");
         out.number(field::SIGNAL, 15);
