@@ -191,14 +191,15 @@ fn has_oom_score() -> bool {
     sys::read_small_file(path, 32).map_or(true, |score| score != b"0\n")
 }
 
-/// One heap for all threads, and large buffers straight from the kernel, so that what is freed is really given back.
+/// One heap for all threads. The buffers of large frames come from it too and stay in it for the next: memory fresh from the kernel costs a fault for
+/// every page, which is slow in gVisor. What is free is given back a moment later (`Agent::trim`).
 fn tame_allocator() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no other thread runs yet.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 64 << 10);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 128 << 10);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 8 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 16 << 20);
     }
 }
 

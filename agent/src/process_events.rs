@@ -285,7 +285,7 @@ impl Agent {
         self.shed_history();
     }
 
-    fn note_freed(&mut self, bytes: usize) {
+    pub fn note_freed(&mut self, bytes: usize) {
         self.freed_bytes += bytes;
         if self.freed_bytes > TRIM_AFTER && !self.is_trim_due {
             self.is_trim_due = true;

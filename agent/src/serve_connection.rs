@@ -201,6 +201,7 @@ impl Agent {
 
     fn release_frame(&mut self, reserved: usize) {
         self.frame_bytes -= reserved;
+        self.note_freed(reserved);
         let places = (FRAME_BUDGET - self.frame_bytes) / frame::MAX_PAYLOAD;
         for _ in 0..places.min(self.parked.len()) {
             let id = self.parked.pop_front().unwrap_or(0);

@@ -164,18 +164,22 @@ export class Machine {
     );
   }
 
+  /** Ends whatever runs of a sandbox. Safe to repeat. */
+  async end(id: string): Promise<void> {
+    await this.helper.forgetExit(id);
+    await this.groups.group(id).kill();
+  }
+
   /**
    * Ends whatever runs of a sandbox and takes apart what it stood on, in the order in which one thing keeps the next busy. Safe to
    * repeat. Its directory stays, and with `keepDisk` its disk.
    */
   async takeDown(id: string, record: SandboxRecord | undefined, options = { keepDisk: false }): Promise<void> {
-    await this.helper.forgetExit(id);
-    const group = this.groups.group(id);
-    await group.kill();
+    await this.end(id);
     // A directory without a record says nothing of its runtime: each clears what it finds.
     const runtimes = record === undefined ? [...this.#runtimes.values()] : [this.runtime(record.runtime)];
     for (const runtime of runtimes) await runtime.clear(id, this.#layout.sandboxDir(id), options);
-    await group.remove();
+    await this.groups.group(id).remove();
     await this.groups.removeStray(id);
     if (record?.slot !== undefined) this.slots.release(record.slot);
   }

@@ -9,6 +9,7 @@ import { errnoOf, messageOf, SandbarError } from '../core/errors.ts';
 import { newSandboxId, randomHex } from '../core/ids.ts';
 import { KeyedQueue } from '../core/keyed-queue.ts';
 import type { Log } from '../core/log.ts';
+import { Clearing } from './clearing.ts';
 import type { DataPlane } from './contract.ts';
 import { layersInUse } from './disk/layer-users.ts';
 import type { Layers } from './disk/layers.ts';
@@ -93,6 +94,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
   readonly #relief: Relief;
   readonly #suspension: Suspension;
   readonly #pool: WarmPool;
+  readonly #clearing: Clearing;
   /** Sandboxes that are up and belong to nobody yet. */
   readonly #pooled = new Set<string>();
   /** Sandboxes that are up, held ones included. */
@@ -129,6 +131,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
       },
       log,
     );
+    this.#clearing = new Clearing(log);
     this.#relief = new Relief(
       () => this.#live.values(),
       (event) => this.emit('relief', event),
@@ -204,6 +207,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     this.#suspension.stop();
     await this.#relief.stop();
     await this.#queue.idle();
+    await this.#clearing.drain();
     for (const sandbox of this.#live.values()) sandbox.close('the service stops');
     await this.#machine.slots.stop();
     await this.#machine.helper.stop();
@@ -211,7 +215,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
   }
 
   /** Sets a sandbox aside that is booted already, for a create under its id; undefined where none is ready. */
-  reserve(kind: WarmKind): string | undefined {
+  reserve(kind: WarmKind): Promise<string | undefined> {
     return this.#pool.take(kind);
   }
 
@@ -232,7 +236,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     });
   }
 
-  /** Ends a sandbox and removes all of it. One that is not here is success. */
+  /** Ends a sandbox. What it stood on is cleared away soon after. One that is not here is success. */
   destroy(sandboxId: string): Promise<void> {
     const sandbox = this.#live.get(sandboxId);
     if (sandbox !== undefined) {
@@ -242,7 +246,10 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     return this.#queue.run(sandboxId, async () => {
       const live = this.#live.get(sandboxId);
       if (live !== undefined) live.ending = true;
-      await this.#remove(sandboxId, live?.record ?? this.#paused.get(sandboxId));
+      const record = live?.record ?? this.#paused.get(sandboxId);
+      this.#forget(sandboxId);
+      await this.#machine.end(sandboxId);
+      this.#clearing.add(sandboxId, () => this.#clear(sandboxId, record));
     });
   }
 
@@ -558,11 +565,19 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
 
   /** Removes everything of a sandbox. Safe to repeat. */
   async #remove(id: string, record: SandboxRecord | undefined): Promise<void> {
+    this.#forget(id);
+    await this.#clear(id, record);
+  }
+
+  #forget(id: string): void {
     this.#live.delete(id);
     this.#pooled.delete(id);
     this.#paused.delete(id);
     this.#suspension.forget(id);
     this.#machine.slots.setSecrets(id, {});
+  }
+
+  async #clear(id: string, record: SandboxRecord | undefined): Promise<void> {
     await this.#machine.takeDown(id, record);
     await this.#records.remove(id);
   }

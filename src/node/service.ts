@@ -28,7 +28,7 @@ export function nodeHandlers(node: Node) {
         node.expect(toKind(request));
         return {};
       }),
-    reserveSandbox: (request) => translated(async () => ({ sandboxId: node.reserve(toKind(request)) ?? '' })),
+    reserveSandbox: (request) => translated(async () => ({ sandboxId: (await node.reserve(toKind(request))) ?? '' })),
     destroySandbox: (request) =>
       translated(async () => {
         await node.destroy(request.sandboxId);

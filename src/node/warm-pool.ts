@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import type { CreateOnNode } from './node.ts';
+import { Processors } from './processors.ts';
 
 /** What makes two sandboxes interchangeable until they are given to somebody. */
 export type WarmKind = Pick<CreateOnNode, 'runtime' | 'templateId' | 'buildId' | 'layers' | 'resources' | 'snapshotId'>;
@@ -22,37 +24,48 @@ export interface WarmPoolOptions {
 interface Stock {
   kind: WarmKind;
   ready: string[];
+  /** Those that are being booted and not taken yet, oldest first; each resolves to undefined when that fails. */
+  coming: Promise<string | undefined>[];
   /** Times of recent takings, oldest first. */
   demand: number[];
-  /** The greatest demand of late. */
-  peak: { count: number; at: number };
   lastUsedAt: number;
 }
 
-/** Demand is what was taken within this time: a pool of that size would have served it all without waiting. */
-const DEMAND_WINDOW_MS = 10_000;
-/** How long a wave of demand is remembered: waves come again. */
-const PEAK_MS = 60_000;
+/** Demand is what was taken within this time: a pool of that size would have served it all, and waves come again. */
+const DEMAND_WINDOW_MS = 60_000;
 /** A kind nobody asks for any more keeps one ready for so long, then none. */
 const FORGET_MS = 30 * 60_000;
 const ROUND_MS = 1_000;
-/** Live traffic comes first: nothing is booted ahead while somebody waits for a create, nor for so long after one. */
-const QUIET_MS = 25;
-/** Share of the machine's memory that stays free of pooled sandboxes. */
+/**
+ * Live traffic comes first: nothing is booted ahead while the processors have no time to spare (though that may not last for ever), nor beside as
+ * many creates as there are processors; with enough in stock only one by one, and not for a while after every create.
+ */
+const PATIENCE_MS = 2_000;
+const QUIET_MS = 1_000;
+const ENOUGH_SHARE = 0.5;
+const LOOK_EVERY_MS = 25;
+/** Shares of the machine's memory: with less to spare than the one nothing is booted ahead, with less than the other what was booted ahead is given up. */
+const GROW_SHARE = 0.3;
 const SPARE_SHARE = 0.15;
 /** After a boot that failed. */
 const PAUSE_AFTER_FAILURE_MS = 5_000;
 
 /**
- * Sandboxes booted ahead for the template builds in use. It grows with demand and shrinks without it, boots one at a time and only
- * when nobody waits for a create, and gives way when memory runs short.
+ * Sandboxes booted ahead for the template builds in use. It grows with demand and shrinks without it, boots a few at a time, while the
+ * processors have time, and gives way when memory runs short.
  */
 export class WarmPool {
   readonly #options: WarmPoolOptions;
   readonly #log: Log;
   readonly #stocks = new Map<string, Stock>();
   readonly #stop = new AbortController();
-  #busyUntil = 0;
+  readonly #processors = new Processors();
+  /** Boots at a time. */
+  readonly #most = availableParallelism();
+  readonly #booting = new Set<Promise<void>>();
+  #lastCreateAt = 0;
+  #lastBootAt = 0;
+  #failedAt = 0;
   #creates = 0;
   #loop: Promise<void> | undefined;
   #wake: () => void = () => undefined;
@@ -70,21 +83,20 @@ export class WarmPool {
     this.#stop.abort();
     this.#wake();
     await this.#loop;
+    await Promise.all(this.#booting);
     for (const stock of this.#stocks.values()) for (const id of stock.ready.splice(0)) await this.#options.discard(id);
   }
 
-  /** A sandbox of the kind that is ready, or undefined; either way the demand is noted. */
-  take(kind: WarmKind): string | undefined {
+  /** A sandbox of the kind that is ready or will be before another could be, or undefined; either way the demand is noted. */
+  async take(kind: WarmKind): Promise<string | undefined> {
     if (this.#options.most === 0 || this.#stop.signal.aborted) return undefined;
     const stock = this.#stockOf(kind);
     const now = Date.now();
     stock.lastUsedAt = now;
     stock.demand.push(now);
-    const recent = demandOf(stock, now);
-    if (recent >= stock.peak.count || now - stock.peak.at > PEAK_MS) stock.peak = { count: recent, at: now };
-    this.#busyUntil = now + QUIET_MS;
+    this.#lastCreateAt = now;
     this.#wake();
-    return stock.ready.shift();
+    return stock.ready.shift() ?? stock.coming.shift();
   }
 
   /** Makes sure that a kind is known, so that its first use finds one ready. */
@@ -115,7 +127,7 @@ export class WarmPool {
       return await work();
     } finally {
       this.#creates--;
-      this.#busyUntil = Date.now() + QUIET_MS;
+      this.#lastCreateAt = Date.now();
     }
   }
 
@@ -123,7 +135,7 @@ export class WarmPool {
     const key = createHash('sha256').update(JSON.stringify(kind)).digest('hex');
     let stock = this.#stocks.get(key);
     if (stock === undefined) {
-      stock = { kind, ready: [], demand: [], peak: { count: 0, at: 0 }, lastUsedAt: Date.now() };
+      stock = { kind, ready: [], coming: [], demand: [], lastUsedAt: Date.now() };
       this.#stocks.set(key, stock);
     }
     return stock;
@@ -134,7 +146,7 @@ export class WarmPool {
       try {
         await this.#round();
       } catch (error) {
-        this.#log.warn('a sandbox could not be booted ahead', { error: messageOf(error) });
+        this.#log.error('the warm pool cannot be kept', { error: messageOf(error) });
         await this.#sleep(PAUSE_AFTER_FAILURE_MS);
       }
     }
@@ -142,28 +154,59 @@ export class WarmPool {
 
   async #round(): Promise<void> {
     const now = Date.now();
-    const short = memoryIsShort();
+    const isBusy = this.#processors.isBusy(now);
+    const spare = spareMemory();
+    const short = spare < SPARE_SHARE;
     for (const [key, stock] of this.#stocks) {
       if (now - stock.lastUsedAt > FORGET_MS && stock.ready.length === 0) this.#stocks.delete(key);
       const surplus = stock.ready.length - (short ? 0 : this.#targetOf(stock, now));
       for (const id of surplus > 0 ? stock.ready.splice(0, surplus) : []) await this.#options.discard(id);
     }
-    const wanting = short
-      ? undefined
-      : [...this.#stocks.values()].find((stock) => stock.ready.length < this.#targetOf(stock, now));
+    const wanting =
+      spare < GROW_SHARE
+        ? undefined
+        : [...this.#stocks.values()].find((stock) => inStock(stock) < this.#targetOf(stock, now));
     if (wanting === undefined) return this.#sleep(ROUND_MS);
-    if (this.#creates > 0 || now < this.#busyUntil) return this.#sleep(QUIET_MS);
-    const id = await this.#options.boot(wanting.kind);
-    const wanted = !this.#stop.signal.aborted && [...this.#stocks.values()].includes(wanting);
-    if (wanted) wanting.ready.push(id);
+    if (this.#mustWait(wanting, now, isBusy)) return delay(LOOK_EVERY_MS);
+    this.#lastBootAt = now;
+    this.#begin(wanting);
+  }
+
+  #begin(stock: Stock): void {
+    const booting = this.#options.boot(stock.kind);
+    const coming = booting.catch((error: unknown) => {
+      this.#log.warn('a sandbox could not be booted ahead', { error: messageOf(error) });
+      this.#failedAt = Date.now();
+      return undefined;
+    });
+    stock.coming.push(coming);
+    const settled = coming.then((id) => this.#booted(stock, coming, id)).finally(() => this.#booting.delete(settled));
+    this.#booting.add(settled);
+  }
+
+  async #booted(stock: Stock, coming: Promise<string | undefined>, id: string | undefined): Promise<void> {
+    const at = stock.coming.indexOf(coming);
+    // Taken while it was booting.
+    if (at < 0) return;
+    stock.coming.splice(at, 1);
+    if (id === undefined) return;
+    if (!this.#stop.signal.aborted && [...this.#stocks.values()].includes(stock)) stock.ready.push(id);
     else await this.#options.discard(id);
+  }
+
+  /** Whether booting one ahead now would be in somebody's way. */
+  #mustWait(stock: Stock, now: number, isBusy: boolean): boolean {
+    const isEnough = stock.ready.length > this.#targetOf(stock, now) * ENOUGH_SHARE;
+    if (this.#creates + this.#booting.size >= (isEnough ? 1 : this.#most)) return true;
+    if (now - this.#failedAt < PAUSE_AFTER_FAILURE_MS) return true;
+    if (isEnough && now - this.#lastCreateAt < QUIET_MS) return true;
+    return isBusy && now - Math.max(this.#lastCreateAt, this.#lastBootAt) < PATIENCE_MS;
   }
 
   /** As many as were taken lately and one more, within the limits. */
   #targetOf(stock: Stock, now: number): number {
     if (now - stock.lastUsedAt > FORGET_MS) return 0;
-    const peak = now - stock.peak.at < PEAK_MS ? stock.peak.count : 0;
-    return Math.min(this.#options.most, Math.max(this.#options.least, peak, demandOf(stock, now) + 1));
+    return Math.min(this.#options.most, Math.max(this.#options.least, demandOf(stock, now) + 1));
   }
 
   async #sleep(ms: number): Promise<void> {
@@ -174,6 +217,10 @@ export class WarmPool {
   }
 }
 
+function inStock({ ready, coming }: Stock): number {
+  return ready.length + coming.length;
+}
+
 /** How many were taken within the window; older takings are forgotten. */
 function demandOf(stock: Stock, now: number): number {
   const fresh = stock.demand.findIndex((at) => at > now - DEMAND_WINDOW_MS);
@@ -181,8 +228,9 @@ function demandOf(stock: Stock, now: number): number {
   return stock.demand.length;
 }
 
-function memoryIsShort(): boolean {
+/** Share of the machine's memory that is available. */
+function spareMemory(): number {
   const text = readFileSync('/proc/meminfo', 'utf8');
   const read = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(text)?.[1] ?? 0);
-  return read('MemAvailable') < read('MemTotal') * SPARE_SHARE;
+  return read('MemAvailable') / read('MemTotal');
 }

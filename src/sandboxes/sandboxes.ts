@@ -1,8 +1,10 @@
+import { availableParallelism } from 'node:os';
 import type { Config } from '../core/config.ts';
 import { messageOf, SandbarError, toSandbarError } from '../core/errors.ts';
 import { newSandboxId, newUuid } from '../core/ids.ts';
 import { KeyedQueue } from '../core/keyed-queue.ts';
 import type { Log } from '../core/log.ts';
+import { Places } from '../core/places.ts';
 import type { SandboxPatch, SandboxStore } from '../db/sandbox-store.ts';
 import type { TemplateBuildRow } from '../db/schema.ts';
 import type { TemplateStore } from '../db/template-store.ts';
@@ -40,6 +42,11 @@ export interface SandboxServiceParts {
 
 /** Copies of one sandbox that are brought up side by side. */
 const FORKS_AT_ONCE = 4;
+/**
+ * As many creates are under way as there are processors, the others wait in the order of coming: all together would take as long, and the first would have
+ * to wait for the last. Not for one that takes longer than this, though.
+ */
+const LONG_CREATE_MS = 1_000;
 /** Shortest life that traffic gives to a sandbox it wakes. */
 const WAKE_SECONDS = 300;
 /** Between two attempts to clear away a sandbox that could not be. */
@@ -56,6 +63,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
   readonly #node: NodeClient;
   readonly #log: Log;
   readonly #queue = new KeyedQueue();
+  readonly #creating = new Places(availableParallelism(), LONG_CREATE_MS);
   readonly #deadlines: Deadlines;
   readonly #observer: LifecycleObserver;
   readonly #stop = new AbortController();
@@ -87,7 +95,10 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
   async create(team: Caller, spec: CreateSandbox, signal?: AbortSignal): Promise<SandboxRow> {
     const resolved = await this.#parts.templates.resolve(spec.templateRef, team);
     const draft = newRow(newSandboxId(), team.id, spec, resolved, this.#parts.config.runtime);
-    const running = await this.#claimOrBoot(draft, resolved.build, signal);
+    const running = await this.#creating.run(async () => {
+      signal?.throwIfAborted();
+      return this.#claimOrBoot(draft, resolved.build, signal);
+    });
     void this.#parts.templates
       .bumpSpawnCount(running.templateId, running.startedAt)
       .catch((error) => this.#log.warn('spawn count', { error: messageOf(error) }));

@@ -109,7 +109,9 @@ describeOnRuntimes(
             await workload.check();
             expect(await sandbox.kill()).toBe(true);
           }
-          expect(readdirSync(path.join(service().stateDir, 'sandboxes'))).toEqual([]);
+          await expect
+            .poll(() => readdirSync(path.join(service().stateDir, 'sandboxes')), { timeout: 10_000 })
+            .toEqual([]);
           const { logs } = (await (await service().fetch(`/v2/sandboxes/${sandboxId}/logs?limit=1`)).json()) as {
             logs: { message: string; fields: Record<string, string> }[];
           };

@@ -30,8 +30,8 @@ describe.each(RUNTIMES)('warm pool on %s', (runtime) => {
     const request = sandboxRequest(runtime);
     let reserved: string | undefined;
     await expect
-      .poll(() => {
-        reserved = test.node.reserve(kindOf(request));
+      .poll(async () => {
+        reserved = await test.node.reserve(kindOf(request));
         return reserved;
       })
       .toBeDefined();
@@ -56,8 +56,8 @@ describe.each(RUNTIMES)('warm pool on %s', (runtime) => {
     await node.destroy(request.sandboxId);
   });
 
-  it('gives nothing of another kind', () => {
+  it('gives nothing of another kind', async () => {
     const request = sandboxRequest(runtime, { memoryMb: 384 });
-    expect(test.node.reserve(kindOf(request))).toBeUndefined();
+    expect(await test.node.reserve(kindOf(request))).toBeUndefined();
   });
 });
