@@ -9,19 +9,22 @@ import type { Row } from './report.ts';
 import { repeat, type Summary, Timings, timed } from './statistics.ts';
 
 const POOL_WAIT_MS = 60_000;
-const POOL_QUIET_MS = 300;
+/** Between single creates: one is ready. */
+const ONE_READY_MS = 300;
+/** Before a wave: the pool has had time to begin, and has ended. */
+const ALL_READY_MS = 1_500;
 
 /** Create and kill alone, then create and first command in the three shapes of the public ComputeSDK suite. */
 export async function measureCreate(service: TestService, where: string, count: number, pool: boolean): Promise<Row[]> {
-  const rest = async () => {
-    if (pool) await untilPoolIsFull(service);
+  const rest = async (quietMs = ALL_READY_MS) => {
+    if (pool) await untilPoolRests(service, quietMs);
   };
   // The pool boots ahead only what has been asked for once.
   await createAndRun(service, 'true');
 
   const kills = new Timings();
   const creates = await repeat(count, async () => {
-    await rest();
+    await rest(ONE_READY_MS);
     const { ms, value } = await timed(() => Sandbox.create(service.connection));
     await kills.add(async () => (await timed(() => value.kill())).ms);
     return ms;
@@ -36,7 +39,7 @@ export async function measureCreate(service: TestService, where: string, count: 
   await rest();
   const burstAgain = pool ? await together(service, count, 0) : undefined;
   return [
-    { what: WHAT.create, where, summary: creates, ...(pool && { note: 'the pool has refilled before each' }) },
+    { what: WHAT.create, where, summary: creates, ...(pool && { note: 'one is ready before each' }) },
     { what: 'kill', where, summary: kills.summary },
     { what: WHAT.firstCommand, where, summary: sequential },
     { what: WHAT.staggered, where, summary: staggered },
@@ -70,9 +73,9 @@ async function together(service: TestService, count: number, gapMs: number): Pro
 }
 
 /** Resolves when a sandbox is ready ahead and nothing has been booting for a while. */
-async function untilPoolIsFull(service: TestService): Promise<void> {
+async function untilPoolRests(service: TestService, quietMs: number): Promise<void> {
   const giveUpAt = Date.now() + POOL_WAIT_MS;
-  for (let quietSince = Date.now(); Date.now() - quietSince < POOL_QUIET_MS; await delay(20)) {
+  for (let quietSince = Date.now(); Date.now() - quietSince < quietMs; await delay(20)) {
     const states = sandboxStates(service.stateDir);
     if (!states.includes('pooled') || states.includes('booting')) quietSince = Date.now();
     if (Date.now() > giveUpAt) throw new Error('the warm pool does not fill');

@@ -2,7 +2,7 @@ import { Sandbox } from 'e2b';
 import type { TestService } from '../tests/support/service.ts';
 import { TRUE_IN_A_LOGIN_SHELL, WHAT } from './names.ts';
 import type { Row } from './report.ts';
-import { repeat, repeatRate, summarize, timed } from './statistics.ts';
+import { repeat, repeatRate, summarize, Timings, timed } from './statistics.ts';
 
 export interface InsideSize {
   calls: number;
@@ -13,6 +13,8 @@ export interface InsideSize {
 const MIB = 1024 * 1024;
 const ENTRIES = 10_000;
 const LONG = { timeoutMs: 600_000 };
+const TURNS = 10;
+const WARM_UP = 200;
 
 /** Starts the command again and again from inside and prints what each took, ms: the floor of every way to run it. */
 const SPAWN_LOOP = `
@@ -34,8 +36,7 @@ export async function measureInside(service: TestService, where: string, size: I
       await work();
       rows.push({ what, where, summary: await repeat(samples, async () => (await timed(work)).ms) });
     };
-    await row(WHAT.exec, () => sandbox.commands.run('true'));
-    rows.push(await spawning(sandbox, where, size.calls));
+    rows.push(...(await running(sandbox, where, size.calls)));
     const small = 'x'.repeat(1024);
     await row(WHAT.writeSmall, () => sandbox.files.write('/home/user/small', small));
     await row(WHAT.readSmall, () => sandbox.files.read('/home/user/small'));
@@ -53,11 +54,24 @@ export async function measureInside(service: TestService, where: string, size: I
   }
 }
 
-async function spawning(sandbox: Sandbox, where: string, count: number): Promise<Row> {
+/** A command through the client and the same spawned inside, turn by turn: how fast a machine is changes from minute to minute. */
+async function running(sandbox: Sandbox, where: string, calls: number): Promise<Row[]> {
   await sandbox.files.write('/home/user/spawn.py', SPAWN_LOOP);
-  const command = `python3 /home/user/spawn.py '${JSON.stringify(TRUE_IN_A_LOGIN_SHELL)}' ${count}`;
-  const { stdout } = await sandbox.commands.run(command, LONG);
-  return { what: WHAT.spawn, where, summary: summarize(JSON.parse(stdout) as number[]) };
+  const each = Math.ceil(calls / TURNS);
+  const spawn = `python3 /home/user/spawn.py '${JSON.stringify(TRUE_IN_A_LOGIN_SHELL)}' ${each}`;
+  // Node compiles on both sides what is called often.
+  for (let call = 0; call < WARM_UP; call++) await sandbox.commands.run('true');
+  const execs = new Timings();
+  const spawned: number[] = [];
+  for (let turn = 0; turn < TURNS; turn++) {
+    for (let call = 0; call < each; call++)
+      await execs.add(async () => (await timed(() => sandbox.commands.run('true'))).ms);
+    spawned.push(...(JSON.parse((await sandbox.commands.run(spawn, LONG)).stdout) as number[]));
+  }
+  return [
+    { what: WHAT.exec, where, summary: execs.summary },
+    { what: WHAT.spawn, where, summary: summarize(spawned) },
+  ];
 }
 
 async function list(sandbox: Sandbox): Promise<void> {

@@ -28,6 +28,8 @@ export const WHERE = {
   cold: (runtime: string) => `${runtime}, cold`,
   warm: (runtime: string) => `${runtime}, warm pool`,
   bare: (runtime: string) => (runtime === 'gvisor' ? 'bare runsc' : 'bare crun'),
+  /** The official client, with nothing behind the server. */
+  client: 'client alone',
   docker: 'docker',
   nginx: 'nginx',
 } as const;

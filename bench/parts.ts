@@ -2,6 +2,7 @@ import { type RuntimeName, settings } from '../src/core/config.ts';
 import type { Artifacts } from '../src/setup/artifacts.ts';
 import { startTestService, type TestService } from '../tests/support/service.ts';
 import { measureBare } from './bare.ts';
+import { measureClient } from './client.ts';
 import { measureCreate } from './create.ts';
 import { measureDocker } from './docker.ts';
 import { type Docker, openDocker } from './docker-engine.ts';
@@ -71,6 +72,7 @@ export const PARTS = {
     });
     await withDocker(run, 'Templates beside', (docker) => measureDockerBuilds(docker, run.sizes.templates));
   },
+  client: async (run) => run.show('The official client alone', await measureClient(run.sizes.creates)),
   bare: (run) =>
     onRuntimes(run, async (runtime) => {
       run.show(`The bare runtime of ${runtime}`, await measureBare(run.artifacts, runtime, run.sizes.bare));

@@ -25,7 +25,7 @@ export interface Sizes {
 export const FULL: Sizes = {
   creates: 100,
   sustainedSeconds: 60,
-  inside: { calls: 100, lists: 10, outputMb: 64 },
+  inside: { calls: 300, lists: 10, outputMb: 64 },
   transfer: { megabytes: 1024, rounds: 3 },
   memory: { counts: [1, 50, 200], watchSeconds: 10 },
   growth: { few: 100, many: 10_000, calls: 200, creates: 20 },
