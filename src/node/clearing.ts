@@ -4,9 +4,9 @@ import type { Log } from '../core/log.ts';
 import { Processors } from './processors.ts';
 
 /** With more than this waiting, no regard is had to anybody. */
-const MANY = 16;
+const MANY = 64;
 /** What waits longer than this is done however busy the machine is. */
-const LONGEST_MS = 1_000;
+const LONGEST_MS = 5_000;
 const LOOK_EVERY_MS = 25;
 const RETRY_MS = 5_000;
 
@@ -21,13 +21,16 @@ interface Remains {
  * undone is found by the next start.
  */
 export class Clearing {
+  readonly #inTheWay: () => boolean;
   readonly #log: Log;
   readonly #processors = new Processors();
   readonly #waiting: Remains[] = [];
   #loop: Promise<void> | undefined;
   #hurried = false;
 
-  constructor(log: Log) {
+  /** `inTheWay` tells whether it would be in somebody's way just now. */
+  constructor(inTheWay: () => boolean, log: Log) {
+    this.#inTheWay = inTheWay;
     this.#log = log;
   }
 
@@ -60,7 +63,7 @@ export class Clearing {
 
   #mayWait({ since }: Remains): boolean {
     if (this.#hurried || this.#waiting.length > MANY || Date.now() - since > LONGEST_MS) return false;
-    return this.#processors.isBusy();
+    return this.#inTheWay() || this.#processors.isBusy();
   }
 
   #tryLater({ id, work }: Remains, error: unknown): void {

@@ -3,7 +3,6 @@ import { AgentClient } from '../agent/client.ts';
 import type { DiskUse } from '../agent/contract.ts';
 import { SandbarError } from '../core/errors.ts';
 import type { ControlGroup } from './cgroup.ts';
-import { connectTcp } from './network/connect.ts';
 import type { Slot } from './network/slots.ts';
 import type { SandboxRecord } from './record.ts';
 
@@ -64,9 +63,9 @@ export class LiveSandbox {
       signal?.throwIfAborted();
       if (this.lifetime.aborted) throw new SandbarError('internal', 'the sandbox ended while it was starting');
       try {
-        const probe = await connectTcp(this.slot.guest, AGENT_PORT, ATTEMPT_MS, signal);
-        probe.destroy();
-        return await this.agent.ping(signal);
+        // What came too early is not answered at all, and sent again only after a second: so not waited for, unless the machine is slow.
+        const attempt = AbortSignal.timeout(ATTEMPT_MS * waitMs);
+        return await this.agent.ping(signal === undefined ? attempt : AbortSignal.any([signal, attempt]));
       } catch (error) {
         if (Date.now() > giveUpAt)
           throw new SandbarError('internal', 'the agent in the sandbox did not answer', { cause: error });

@@ -210,17 +210,17 @@ export class Machine {
     const secret = Buffer.from(record.secret, 'hex');
     agent.retarget(slot.guest, born);
     await sandbox.awaitAgent(signal);
-    await agent.configure(
-      {
-        ...guestSettings(record),
-        pidsMax: record.resources.pidsMax,
-        ...(!born.equals(secret) && { secret }),
-      },
-      signal,
-    );
-    agent.retarget(slot.guest, secret);
+    const settings = {
+      ...guestSettings(record),
+      pidsMax: record.resources.pidsMax,
+      ...(!born.equals(secret) && { secret }),
+    };
+    await Promise.all([
+      agent.configure(settings, signal),
+      source.from === undefined && agent.remove({ user: 'root', path: TMP_MARK }, signal),
+    ]);
+    if (!born.equals(secret)) agent.retarget(slot.guest, secret);
     await this.trustAuthority(sandbox, signal);
-    if (source.from === undefined) await agent.remove({ user: 'root', path: TMP_MARK }, signal);
   }
 
   #authority(): Promise<Authority> {

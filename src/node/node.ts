@@ -131,7 +131,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
       },
       log,
     );
-    this.#clearing = new Clearing(log);
+    this.#clearing = new Clearing(() => this.#pool.isCreating, log);
     this.#relief = new Relief(
       () => this.#live.values(),
       (event) => this.emit('relief', event),

@@ -99,9 +99,8 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       signal?.throwIfAborted();
       return this.#claimOrBoot(draft, resolved.build, signal);
     });
-    void this.#parts.templates
-      .bumpSpawnCount(running.templateId, running.startedAt)
-      .catch((error) => this.#log.warn('spawn count', { error: messageOf(error) }));
+    // The answer goes out first.
+    setImmediate(() => this.#countSpawn(running));
     return running;
   }
 
@@ -345,6 +344,14 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
       { ...bootKind(row, build), sandboxId: row.id, guest: guestConfig(row, build), network },
       { ...(signal !== undefined && { signal }) },
     );
+  }
+
+  #countSpawn({ templateId, startedAt }: SandboxRow): void {
+    this.#parts.templates
+      .bumpSpawnCount(templateId, startedAt)
+      .catch((error) =>
+        this.#log.warn('a create cannot be counted', { template: templateId, error: messageOf(error) }),
+      );
   }
 
   /** Writes down a sandbox whose row says `pausing` already. A failure leaves it running, and says why in its log. */
