@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { LocalAgent } from '../../tests/support/local-agent.ts';
 import { AgentClient, newOperationId } from './client.ts';
-import type { StartOptions } from './contract.ts';
+import type { OutputBatch, StartOptions } from './contract.ts';
 import { AgentError } from './errors.ts';
 
 /** Machines that run tests are busy: what must come is waited for long enough. */
@@ -209,6 +209,51 @@ describe('the agent client', { timeout: 30_000 }, () => {
     wire.cut();
     expect(await client.start(options)).toBe(pid);
     await client.signal({ pid }, 9);
+  });
+
+  describe('a start with its first read', () => {
+    const read = { length: 0, waitMs: 10_000 };
+    const run = (text: string, subscriber: number, signal?: AbortSignal) =>
+      client.startAndRead({ ...command(text), subscriber }, read, signal);
+    const textOf = ({ chunks }: OutputBatch) => chunks.map(({ data }) => data.toString()).join('');
+
+    test('goes on one connection, which is free again afterwards', async () => {
+      for (const subscriber of [21, 22]) {
+        const { pid, output } = await run('echo $$', subscriber);
+        expect(textOf(await output)).toBe(`${pid}\n`);
+      }
+      expect(wire.opened).toBe(1);
+    });
+
+    test('loses nothing when the wire is cut, or a checkpoint takes the read away', async () => {
+      const { output } = await run('sleep 0.3; echo cut', 23);
+      wire.cut();
+      expect(textOf(await output)).toBe('cut\n');
+      const held = await run('sleep 0.3; echo held', 24);
+      await client.quiesce();
+      await eventually(() => wire.open).toBe(0);
+      client.reopen();
+      expect(textOf(await held.output)).toBe('held\n');
+    });
+
+    test('fails with the start', async () => {
+      const options = { ...command('true', { cwd: '/nowhere/at/all' }), subscriber: 25 };
+      await expect(client.startAndRead(options, read)).rejects.toMatchObject({ code: 'CWD' });
+      await client.ping();
+    });
+
+    test('is left by its reader, whose leaving does not undo the start', async () => {
+      const reader = new AbortController();
+      const { pid, output } = await run('sleep 30', 26, reader.signal);
+      reader.abort(new Error('left'));
+      await expect(output).rejects.toThrow('left');
+      expect((await client.processes()).map((each) => each.pid)).toContain(pid);
+      await client.signal({ pid }, 9);
+      // One that left before is no reason not to start either.
+      const late = await run('sleep 30', 27, reader.signal);
+      await expect(late.output).rejects.toThrow('left');
+      await client.signal({ pid: late.pid }, 9);
+    });
   });
 
   test('before a checkpoint running requests end, waiting ones are put aside, new ones wait; afterwards all go on', async () => {

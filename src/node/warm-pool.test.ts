@@ -1,0 +1,89 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Log } from '../core/log.ts';
+import { type WarmKind, WarmPool } from './warm-pool.ts';
+
+const KIND: WarmKind = {
+  runtime: 'container',
+  templateId: 'base',
+  buildId: 'base',
+  layers: ['base'],
+  resources: { cpuCount: 1, memoryMb: 256, diskSizeMb: 512, pidsMax: 256 },
+};
+/** Longer than a busy machine makes the pool wait. */
+const PATIENT = { timeout: 10_000 };
+
+describe('the warm pool', { timeout: 30_000 }, () => {
+  let boots: PromiseWithResolvers<string>[];
+  let discarded: string[];
+  let pool: WarmPool;
+
+  const open = (least: number, most: number) => {
+    const boot = () => {
+      const booting = Promise.withResolvers<string>();
+      boots.push(booting);
+      return booting.promise;
+    };
+    pool = new WarmPool({ least, most, boot, discard: async (id) => void discarded.push(id) }, new Log('error'));
+    pool.start();
+  };
+
+  beforeEach(() => {
+    boots = [];
+    discarded = [];
+  });
+  afterEach(async () => {
+    for (const [index, { resolve }] of boots.entries()) resolve(`late ${index}`);
+    await pool.stop();
+  });
+
+  it('boots what is expected, gives it once, and discards what nobody took', async () => {
+    open(1, 1);
+    pool.expect(KIND);
+    await expect.poll(() => boots.length, PATIENT).toBe(1);
+    boots[0]?.resolve('first');
+    await expect.poll(() => boots.length).toBe(1);
+    expect(await pool.take(KIND)).toBe('first');
+    await expect.poll(() => boots.length, PATIENT).toBe(2);
+    boots[1]?.resolve('second');
+    await boots[1]?.promise;
+    await pool.stop();
+    expect(discarded).toEqual(['second']);
+  });
+
+  it('gives the one that is being booted to who comes first, and nothing to the next', async () => {
+    open(1, 1);
+    pool.expect(KIND);
+    await expect.poll(() => boots.length, PATIENT).toBe(1);
+    const [taken, next] = [pool.take(KIND), pool.take(KIND)];
+    expect(await next).toBeUndefined();
+    boots[0]?.resolve('first');
+    expect(await taken).toBe('first');
+  });
+
+  it('gives nothing where the boot fails', async () => {
+    open(1, 1);
+    pool.expect(KIND);
+    await expect.poll(() => boots.length, PATIENT).toBe(1);
+    const taken = pool.take(KIND);
+    boots[0]?.reject(new Error('no place'));
+    expect(await taken).toBeUndefined();
+  });
+
+  it('is as large as the demand, up to its limit', async () => {
+    open(0, 3);
+    for (let demand = 0; demand < 5; demand++) expect(await pool.take(KIND)).toBeUndefined();
+    for (let index = 0; index < 3; index++) {
+      await expect.poll(() => boots.length, PATIENT).toBeGreaterThan(index);
+      boots[index]?.resolve(`number ${index}`);
+    }
+    const given = [await pool.take(KIND), await pool.take(KIND), await pool.take(KIND)];
+    expect(given.toSorted()).toEqual(['number 0', 'number 1', 'number 2']);
+  });
+
+  it('keeps nothing where it is turned off', async () => {
+    open(0, 0);
+    pool.expect(KIND);
+    expect(await pool.take(KIND)).toBeUndefined();
+    expect(boots).toEqual([]);
+  });
+});
