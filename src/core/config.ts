@@ -121,7 +121,7 @@ export const settings = {
     env: 'SANDBAR_WARM_POOL',
     flag: 'warm-pool',
     fallback: '100',
-    help: 'most sandboxes kept booted ahead for a template build, as many as were lately asked for; 0 for none',
+    help: 'most sandboxes kept booted ahead for a template build, as many as were asked for within the last minute; 0 for none',
   },
   warmPoolLeast: {
     env: 'SANDBAR_WARM_POOL_LEAST',

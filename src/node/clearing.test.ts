@@ -21,16 +21,16 @@ describe('clearing away', () => {
     expect(steps).toEqual(['a begins', 'a ends', 'b begins', 'b ends']);
   });
 
-  it('waits while it would be in the way, and not when it is asked to end', async () => {
-    let inTheWay = true;
-    const clearing = new Clearing(() => inTheWay, log);
+  it('waits while the machine is busy, and not when it is asked to end', async () => {
+    let isBusy = true;
+    const clearing = new Clearing(() => isBusy, log);
     const done: string[] = [];
     clearing.add('a', async () => void done.push('a'));
     await delay(100);
     expect(done).toEqual([]);
-    inTheWay = false;
+    isBusy = false;
     await expect.poll(() => done, { timeout: 10_000 }).toEqual(['a']);
-    inTheWay = true;
+    isBusy = true;
     clearing.add('b', async () => void done.push('b'));
     await clearing.drain();
     expect(done).toEqual(['a', 'b']);

@@ -1,12 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
-import { Processors } from './processors.ts';
 
 /** With more than this waiting, no regard is had to anybody. */
-const MANY = 64;
+const MANY = 16;
 /** What waits longer than this is done however busy the machine is. */
-const LONGEST_MS = 5_000;
+const LONGEST_MS = 1_000;
 const LOOK_EVERY_MS = 25;
 const RETRY_MS = 5_000;
 
@@ -21,16 +20,15 @@ interface Remains {
  * undone is found by the next start.
  */
 export class Clearing {
-  readonly #inTheWay: () => boolean;
+  readonly #isBusy: () => boolean;
   readonly #log: Log;
-  readonly #processors = new Processors();
   readonly #waiting: Remains[] = [];
   #loop: Promise<void> | undefined;
   #hurried = false;
 
-  /** `inTheWay` tells whether it would be in somebody's way just now. */
-  constructor(inTheWay: () => boolean, log: Log) {
-    this.#inTheWay = inTheWay;
+  /** `isBusy` tells whether the machine has no time for it just now. */
+  constructor(isBusy: () => boolean, log: Log) {
+    this.#isBusy = isBusy;
     this.#log = log;
   }
 
@@ -38,16 +36,22 @@ export class Clearing {
   add(id: string, work: () => Promise<void>): void {
     if (this.#waiting.some((remains) => remains.id === id)) return;
     this.#waiting.push({ id, work, since: Date.now() });
-    this.#loop ??= this.#run().finally(() => {
-      this.#loop = undefined;
-    });
+    this.#start();
   }
 
   /** Resolves when nothing waits; until then nothing is put off. */
   async drain(): Promise<void> {
     this.#hurried = true;
-    await this.#loop;
+    while (this.#loop !== undefined) await this.#loop;
     this.#hurried = false;
+  }
+
+  #start(): void {
+    this.#loop ??= this.#run().finally(() => {
+      this.#loop = undefined;
+      // Added after the last look.
+      if (this.#waiting.length > 0) this.#start();
+    });
   }
 
   async #run(): Promise<void> {
@@ -63,7 +67,7 @@ export class Clearing {
 
   #mayWait({ since }: Remains): boolean {
     if (this.#hurried || this.#waiting.length > MANY || Date.now() - since > LONGEST_MS) return false;
-    return this.#inTheWay() || this.#processors.isBusy();
+    return this.#isBusy();
   }
 
   #tryLater({ id, work }: Remains, error: unknown): void {

@@ -22,6 +22,7 @@ import { Machine, type Programs } from './machine.ts';
 import { connectTcp } from './network/connect.ts';
 import type { Denial } from './network/denials.ts';
 import { type NetworkPolicy, OPEN_POLICY } from './network/policy.ts';
+import { Processors } from './processors.ts';
 import { type GuestConfig, Records, type Resources, type SandboxRecord } from './record.ts';
 import { Relief, type ReliefEvent } from './relief.ts';
 import type { BootSource } from './runtime/contract.ts';
@@ -131,7 +132,8 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
       },
       log,
     );
-    this.#clearing = new Clearing(() => this.#pool.isCreating, log);
+    const processors = new Processors();
+    this.#clearing = new Clearing(() => processors.isBusy(), log);
     this.#relief = new Relief(
       () => this.#live.values(),
       (event) => this.emit('relief', event),

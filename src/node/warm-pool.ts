@@ -120,11 +120,6 @@ export class WarmPool {
     for (const stock of this.#stocks.values()) stock.ready = stock.ready.filter((id) => id !== sandboxId);
   }
 
-  /** Whether somebody waits for a sandbox that boots. */
-  get isCreating(): boolean {
-    return this.#creates > 0;
-  }
-
   /** Holds back while a create that could not be served from here boots. */
   async whileCreating<T>(work: () => Promise<T>): Promise<T> {
     this.#creates++;
