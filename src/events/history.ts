@@ -214,6 +214,8 @@ export class History implements LifecycleObserver {
   #write(): void {
     this.#writing ??= this.#writeAll().finally(() => {
       this.#writing = undefined;
+      // Told after the last look.
+      if (this.#events.length > 0 || this.#lines.length > 0) this.#write();
     });
   }
 
