@@ -75,8 +75,7 @@ describeOnRuntimes('what is known of a sandbox', (service, runtime) => {
     expect(event).toMatchObject({ type: 'sandbox.lifecycle.killed', eventData: { reason: 'crash' } });
   });
 
-  // As in tests/node/runtime: gVisor's own kernel may fail in that moment.
-  it('tells of a process that was killed for want of memory', { retry: 2 }, async () => {
+  it('tells of a process that was killed for want of memory', async () => {
     if (runtime !== 'gvisor') return;
     const sandbox = await create();
     await sandbox.commands

@@ -65,12 +65,9 @@ describe('ten thousand sandboxes', () => {
     const fewIds = await fillUpTo(FEW);
     await measure(fewIds);
     const few = await measure(fewIds);
-    const manyIds = await fillUpTo(MANY);
-    const rounds = [await measure(manyIds), await measure(manyIds), await measure(manyIds)];
-    // The quickest round: a busy moment of the machine is none of ours. Half a millisecond is what the machine itself adds or takes.
+    const many = await measure(await fillUpTo(MANY));
+    // Half a millisecond is what the machine itself adds or takes.
     for (const call of ['get', 'list', 'running'] as const)
-      expect(Math.min(...rounds.map((many) => many[call])), `${call}, ms; with a hundred ${few[call]}`).toBeLessThan(
-        few[call] * 1.5 + 0.5,
-      );
+      expect(many[call], `${call}, ms; with a hundred ${few[call]}`).toBeLessThan(few[call] * 1.5 + 0.5);
   });
 });
