@@ -32,6 +32,11 @@ describe('a service of the same process', () => {
     await expect(client.pauseSandbox({ sandboxId: 'a' })).rejects.toThrow('pauseSandbox has no handler');
   });
 
+  it('refuses a time limit, which it would not keep', async () => {
+    const client = clientOf({ destroySandbox: () => ({}) });
+    await expect(client.destroySandbox({ sandboxId: 'a' }, { timeoutMs: 5 })).rejects.toThrow('no time limit');
+  });
+
   it('streams', async () => {
     const client = clientOf({
       async *watch() {

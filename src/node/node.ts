@@ -124,16 +124,18 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
       log,
     );
     this.#suspension = new Suspension(this.#machine, this.#records, this.#layout, options.pauseHoldMs ?? HOLD_MS, log);
+    const processors = new Processors();
+    const isBusy = () => processors.isBusy();
     this.#pool = new WarmPool(
       {
         ...options.warmPool,
+        isBusy,
         boot: (kind) => this.#bootAhead(kind),
         discard: (sandboxId) => this.destroy(sandboxId),
       },
       log,
     );
-    const processors = new Processors();
-    this.#clearing = new Clearing(() => processors.isBusy(), log);
+    this.#clearing = new Clearing(isBusy, log);
     this.#relief = new Relief(
       () => this.#live.values(),
       (event) => this.emit('relief', event),

@@ -5,7 +5,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
 import type { CreateOnNode } from './node.ts';
-import { Processors } from './processors.ts';
 
 /** What makes two sandboxes interchangeable until they are given to somebody. */
 export type WarmKind = Pick<CreateOnNode, 'runtime' | 'templateId' | 'buildId' | 'layers' | 'resources' | 'snapshotId'>;
@@ -17,6 +16,8 @@ export interface WarmPoolOptions {
   most: number;
   /** Boots one and resolves to its id. */
   boot: (kind: WarmKind) => Promise<string>;
+  /** Whether the processors have no time to spare just now. */
+  isBusy: () => boolean;
   /** Ends one that was never given away. */
   discard: (sandboxId: string) => Promise<void>;
 }
@@ -59,7 +60,6 @@ export class WarmPool {
   readonly #log: Log;
   readonly #stocks = new Map<string, Stock>();
   readonly #stop = new AbortController();
-  readonly #processors = new Processors();
   /** Boots at a time. */
   readonly #most = availableParallelism();
   readonly #booting = new Set<Promise<void>>();
@@ -154,7 +154,7 @@ export class WarmPool {
 
   async #round(): Promise<void> {
     const now = Date.now();
-    const isBusy = this.#processors.isBusy(now);
+    const isBusy = this.#options.isBusy();
     const spare = spareMemory();
     const short = spare < SPARE_SHARE;
     for (const [key, stock] of this.#stocks) {
