@@ -1,11 +1,12 @@
 import { expect, it } from 'vitest';
 import { describeOnBothStores } from '../../tests/support/databases.ts';
+import type { TeamRef } from '../sandboxes/contract.ts';
 import type { Database } from './database.ts';
 import type { TemplateBuildRow, TemplateRow } from './schema.ts';
-import { type BuildContent, type TemplateCaller, TemplateStore } from './template-store.ts';
+import { type BuildContent, TemplateStore } from './template-store.ts';
 
-const mine: TemplateCaller = { id: 'team-1', slug: 'mine' };
-const theirs: TemplateCaller = { id: 'team-2', slug: 'theirs' };
+const mine: TeamRef = { id: 'team-1', slug: 'mine' };
+const theirs: TeamRef = { id: 'team-2', slug: 'theirs' };
 
 const content: BuildContent = {
   cpuCount: 2,

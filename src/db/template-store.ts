@@ -2,10 +2,10 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Transaction } from 'kysely';
 import { SandbarError } from '../core/errors.ts';
 import { newTemplateId, newUuid } from '../core/ids.ts';
+import type { TeamRef } from '../sandboxes/contract.ts';
 import type { Database } from './database.ts';
 import {
   type Schema,
-  type TeamRow,
   type TemplateBuildRow,
   type TemplateRow,
   type TemplateTagRow,
@@ -44,9 +44,6 @@ export type BuildContent = Omit<
   'id' | 'templateId' | 'status' | 'reason' | 'sourceSandboxId' | 'createdAt' | 'updatedAt' | 'finishedAt'
 >;
 
-/** A team as far as names and access depend on it. */
-export type TemplateCaller = Pick<TeamRow, 'id' | 'slug'>;
-
 /** Namespace of names that every team may use bare. */
 export const GLOBAL_NAMESPACE = '';
 
@@ -61,7 +58,7 @@ export class TemplateStore {
    * The build a sandbox is made from when the team names `reference`. A private template of another team is not_found, like
    * one that does not exist.
    */
-  async resolve(reference: string, team: TemplateCaller): Promise<ResolvedTemplate> {
+  async resolve(reference: string, team: TeamRef): Promise<ResolvedTemplate> {
     const parsed = parseTemplateReference(reference);
     const template = await this.find(reference, team);
     if (template === undefined || !mayUse(team.id, template))
@@ -78,7 +75,7 @@ export class TemplateStore {
    * The template a reference means for a team, whoever owns it: with a namespace only there; bare, the team's own names, then
    * the global ones, then template IDs.
    */
-  async find(reference: string, team: TemplateCaller): Promise<TemplateRow | undefined> {
+  async find(reference: string, team: TeamRef): Promise<TemplateRow | undefined> {
     const { namespace, name } = parseTemplateReference(reference);
     if (namespace !== undefined) return queries.findByAlias(this.#db, [namespace], name);
     return (await queries.findByAlias(this.#db, [team.slug, GLOBAL_NAMESPACE], name)) ?? this.get(name);

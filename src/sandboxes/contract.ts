@@ -3,7 +3,7 @@ import type { EndReason } from '../events/contract.ts';
 import type { EgressConfig, NetworkConfig } from './network-config.ts';
 
 /** The team that asks for something. */
-export interface Caller {
+export interface TeamRef {
   id: string;
   slug: string;
 }
@@ -108,7 +108,7 @@ export interface ListPage {
 /** What a caller may do with sandboxes. Every method that names a team sees only that team's; all else is not_found. */
 export interface Sandboxes {
   /** Makes a sandbox and resolves when it answers. */
-  create(team: Caller, spec: CreateSandbox, signal?: AbortSignal): Promise<SandboxRow>;
+  create(team: TeamRef, spec: CreateSandbox, signal?: AbortSignal): Promise<SandboxRow>;
   /** A running or paused sandbox. not_found while it is starting or being killed. */
   get(teamId: string, sandboxId: string): Promise<SandboxRow>;
   list(teamId: string, query: ListQuery): Promise<ListPage>;

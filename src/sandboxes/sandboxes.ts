@@ -12,7 +12,6 @@ import type { EndReason, LifecycleObserver } from '../events/contract.ts';
 import { fromNode, type NodeClient } from '../node/client.ts';
 import type { SecretValues } from '../secrets/contract.ts';
 import type {
-  Caller,
   CreateSandbox,
   ForkResult,
   ListPage,
@@ -23,6 +22,7 @@ import type {
   SandboxDirectory,
   Sandboxes,
   SandboxRow,
+  TeamRef,
 } from './contract.ts';
 import { Deadlines } from './deadlines.ts';
 import { bootKind, guestConfig } from './guest-config.ts';
@@ -92,7 +92,7 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
     this.#stop.abort();
   }
 
-  async create(team: Caller, spec: CreateSandbox, signal?: AbortSignal): Promise<SandboxRow> {
+  async create(team: TeamRef, spec: CreateSandbox, signal?: AbortSignal): Promise<SandboxRow> {
     const resolved = await this.#parts.templates.resolve(spec.templateRef, team);
     const draft = newRow(newSandboxId(), team.id, spec, resolved, this.#parts.config.runtime);
     const running = await this.#creating.run(async () => {

@@ -21,7 +21,6 @@ import { History } from '../../src/events/history.ts';
 import { Metrics } from '../../src/events/metrics.ts';
 import type { NodeClient } from '../../src/node/client.ts';
 import type {
-  Caller,
   CreateSandbox,
   ForkResult,
   ListPage,
@@ -30,6 +29,7 @@ import type {
   ResumeOptions,
   Sandboxes,
   SandboxRow,
+  TeamRef,
 } from '../../src/sandboxes/contract.ts';
 import { Snapshots } from '../../src/sandboxes/snapshots.ts';
 import { Seal } from '../../src/secrets/sealing.ts';
@@ -69,7 +69,7 @@ export class FakeSandboxes implements Sandboxes {
   page: ListPage = { rows: [], next: null, totalRunning: 0 };
   error: Error | undefined;
 
-  async create({ id: teamId }: Caller, spec: CreateSandbox): Promise<SandboxRow> {
+  async create({ id: teamId }: TeamRef, spec: CreateSandbox): Promise<SandboxRow> {
     return this.#answer('create', teamId, spec);
   }
   async get(teamId: string, id: string): Promise<SandboxRow> {
