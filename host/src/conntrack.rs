@@ -47,7 +47,10 @@ pub fn original_destination(client: &Endpoint, local: &Endpoint) -> Outcome<Endp
 /// Forgets every connection and flow that one of the addresses began.
 pub fn forget_flows(addresses: &[Ipv4Addr]) -> Outcome<()> {
     let socket = open_socket()?;
-    send(&socket, &message(IPCTNL_MSG_CT_GET, NLM_F_REQUEST | NLM_F_DUMP, &[]))?;
+    send(
+        &socket,
+        &message(IPCTNL_MSG_CT_GET, NLM_F_REQUEST | NLM_F_DUMP, &[]),
+    )?;
     let mut found = Vec::new();
     let mut buffer = vec![0u8; 65536];
     'dump: loop {
@@ -70,7 +73,10 @@ pub fn forget_flows(addresses: &[Ipv4Addr]) -> Outcome<()> {
     }
     for tuple in found {
         let body = attribute(CTA_TUPLE_ORIG | NLA_F_NESTED, &tuple);
-        send(&socket, &message(IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST | NLM_F_ACK, &body))?;
+        send(
+            &socket,
+            &message(IPCTNL_MSG_CT_DELETE, NLM_F_REQUEST | NLM_F_ACK, &body),
+        )?;
         // One that has ended meanwhile is forgotten too.
         receive(&socket, &mut buffer)?;
     }

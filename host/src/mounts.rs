@@ -1,15 +1,22 @@
 //! Overlay, loop and unmount.
 
 use crate::sys::{c_string, check, failure, open, Outcome};
+use std::fs;
 use std::io;
 use std::mem;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
 
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+const LOOP_GET_STATUS64: libc::c_ulong = 0x4C05;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const ATTEMPTS: usize = 64;
+/// How long a device that is being taken apart is waited for.
+const DETACH_LIMIT: Duration = Duration::from_secs(10);
 
 #[repr(C)]
 struct LoopInfo64 {
@@ -65,13 +72,32 @@ pub fn mount(
 /// Two threads that ask for a free loop device are told the same one, and the slower finds it taken.
 static LOOP_LOCK: Mutex<()> = Mutex::new(());
 
-/// Mounts a file that holds an ext4 file system. The loop device frees itself when the mount goes.
+/// Mounts a file that holds an ext4 file system and has never been mounted. The loop device frees itself when the mount goes.
 pub fn mount_loop(file: &str, target: &str, data: &str) -> Outcome<()> {
     let backing = open(file, libc::O_RDWR)?;
-    let device = {
-        let _held = LOOP_LOCK.lock().map_err(|_| "loop lock".to_string())?;
-        attach(&backing)?
+    mount_device(new_device(&backing)?, target, data)
+}
+
+/// Mounts such a file that may have been mounted before. Another mount namespace, such as one that a container is just being made in,
+/// can keep the file system alive behind an unmount: then it is that one that is mounted again. Through a device of its own the file
+/// would show what had been written to it so far, and be written by both.
+pub fn mount_loop_again(file: &str, target: &str, data: &str) -> Outcome<()> {
+    let backing = open(file, libc::O_RDWR)?;
+    let device = match device_of(file)? {
+        Some(device) => device,
+        None => new_device(&backing)?,
     };
+    mount_device(device, target, data)
+}
+
+type Device = (String, crate::sys::Fd);
+
+fn new_device(backing: &crate::sys::Fd) -> Outcome<Device> {
+    let _held = LOOP_LOCK.lock().map_err(|_| "loop lock".to_string())?;
+    attach(backing)
+}
+
+fn mount_device(device: Device, target: &str, data: &str) -> Outcome<()> {
     let mounted = mount(
         "ext4",
         &device.0,
@@ -86,7 +112,51 @@ pub fn mount_loop(file: &str, target: &str, data: &str) -> Outcome<()> {
     mounted
 }
 
-fn attach(backing: &crate::sys::Fd) -> Outcome<(String, crate::sys::Fd)> {
+/// The loop device that a file is attached to, which while it is open stays so. One that is being taken apart is waited for.
+fn device_of(file: &str) -> Outcome<Option<Device>> {
+    let path = fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?;
+    let there = fs::metadata(&path).map_err(|error| format!("{file}: {error}"))?;
+    let give_up_at = Instant::now() + DETACH_LIMIT;
+    while let Some(name) = attached_name(&path.to_string_lossy())? {
+        if let Ok(device) = open(&name, libc::O_RDWR) {
+            // SAFETY: all zeros is a valid value of this plain C structure.
+            let mut info: LoopInfo64 = unsafe { mem::zeroed() };
+            // SAFETY: `info` is a valid loop_info64 that outlives the call.
+            let done = unsafe {
+                libc::ioctl(
+                    device.0,
+                    LOOP_GET_STATUS64 as _,
+                    &mut info as *mut LoopInfo64,
+                )
+            };
+            if done == 0 && (info.device, info.inode) == (there.dev(), there.ino()) {
+                return Ok(Some((name, device)));
+            }
+        }
+        if Instant::now() > give_up_at {
+            return Err(format!("{name} does not let go of {file}"));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(None)
+}
+
+fn attached_name(path: &str) -> Outcome<Option<String>> {
+    let devices = fs::read_dir("/sys/block").map_err(|error| format!("/sys/block: {error}"))?;
+    for name in devices.flatten().map(|entry| entry.file_name()) {
+        let name = name.to_string_lossy();
+        if !name.starts_with("loop") {
+            continue;
+        }
+        let backing = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+        if backing.map_or(false, |backing| backing.trim_end_matches('\n') == path) {
+            return Ok(Some(format!("/dev/{name}")));
+        }
+    }
+    Ok(None)
+}
+
+fn attach(backing: &crate::sys::Fd) -> Outcome<Device> {
     let control = open("/dev/loop-control", libc::O_RDWR)?;
     for _ in 0..ATTEMPTS {
         // SAFETY: the descriptor is open; the call takes no pointer.

@@ -43,7 +43,10 @@ enum Stage {
 impl Runs {
     /// Takes note of a request, so that it can be stopped from now on.
     pub fn expect(&self, id: &str) {
-        self.running.lock().unwrap().insert(id.to_string(), Stage::Expected);
+        self.running
+            .lock()
+            .unwrap()
+            .insert(id.to_string(), Stage::Expected);
     }
 
     /// Runs a program to its end.
@@ -83,7 +86,11 @@ impl Runs {
         let status = child.wait().map_err(|error| error.to_string())?;
         let (in_time, stdout, stderr) = outcome?;
         Ok(Ended {
-            status: if in_time { Some(number_of(status)) } else { None },
+            status: if in_time {
+                Some(number_of(status))
+            } else {
+                None
+            },
             stdout: String::from_utf8_lossy(&stdout).into_owned(),
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
         })
@@ -100,7 +107,11 @@ impl Runs {
     }
 
     fn began(&self, id: &str, pid: libc::pid_t) {
-        let before = self.running.lock().unwrap().insert(id.to_string(), Stage::Running(pid));
+        let before = self
+            .running
+            .lock()
+            .unwrap()
+            .insert(id.to_string(), Stage::Running(pid));
         if let Some(Stage::StoppedEarly) = before {
             kill(pid);
         }
@@ -137,12 +148,16 @@ fn follow(child: &mut Child, limit: Duration) -> Outcome<(bool, Vec<u8>, Vec<u8>
             entry(outputs[1].fd()),
         ];
         let left = if in_time {
-            deadline.saturating_duration_since(Instant::now()).as_millis() as libc::c_int + 1
+            deadline
+                .saturating_duration_since(Instant::now())
+                .as_millis() as libc::c_int
+                + 1
         } else {
             -1
         };
         // SAFETY: `entries` is valid for its length.
-        let ready = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, left) };
+        let ready =
+            unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, left) };
         if ready == 0 && Instant::now() >= deadline {
             in_time = false;
             kill(pid);
@@ -194,7 +209,9 @@ impl Collected {
 }
 
 fn number_of(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| -status.signal().unwrap_or(1))
+    status
+        .code()
+        .unwrap_or_else(|| -status.signal().unwrap_or(1))
 }
 
 #[cfg(test)]
@@ -214,14 +231,18 @@ mod tests {
     #[test]
     fn gives_input_and_collects_both_outputs_and_the_status() {
         let text = "line\n".repeat(50_000);
-        let ended = Runs::default().run("1", shell("cat; echo bad >&2; exit 3", &text, 10_000)).unwrap();
+        let ended = Runs::default()
+            .run("1", shell("cat; echo bad >&2; exit 3", &text, 10_000))
+            .unwrap();
         assert_eq!((ended.status, ended.stderr.as_str()), (Some(3), "bad\n"));
         assert_eq!(ended.stdout, text);
     }
 
     #[test]
     fn ends_what_takes_too_long_also_when_somebody_else_holds_its_output() {
-        let ended = Runs::default().run("1", shell("sleep 5 & sleep 5", "", 50)).unwrap();
+        let ended = Runs::default()
+            .run("1", shell("sleep 5 & sleep 5", "", 50))
+            .unwrap();
         assert_eq!(ended.status, None);
     }
 
@@ -249,6 +270,10 @@ mod tests {
     fn names_a_program_that_is_not_there() {
         let mut request = shell("", "", 1000);
         request.program = "/not/there".to_string();
-        assert!(Runs::default().run("1", request).err().unwrap().contains("/not/there"));
+        assert!(Runs::default()
+            .run("1", request)
+            .err()
+            .unwrap()
+            .contains("/not/there"));
     }
 }

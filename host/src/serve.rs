@@ -115,6 +115,7 @@ fn perform(op: &str, words: &[&str]) -> Outcome<()> {
             identity::as_owner(owner, || mounts::overlay(target, data))
         }
         ("loop", [file, target, data]) => mounts::mount_loop(file, target, data),
+        ("loop-again", [file, target, data]) => mounts::mount_loop_again(file, target, data),
         ("unmount", [target]) => mounts::unmount(target),
         ("copy", [source, target]) => sparse::copy(source, target),
         ("slot-make", [name, interface, host, guest]) => slot::make(name, interface, host, guest),
@@ -161,8 +162,14 @@ fn run(runs: &Runs, id: &str, line: &str) -> Outcome<String> {
             args: words.collect(),
         },
     )?;
-    let status = ended.status.map_or("timeout".to_string(), |status| status.to_string());
-    Ok(format!("{status}\t{}\t{}", escaped(&ended.stdout), escaped(&ended.stderr)))
+    let status = ended
+        .status
+        .map_or("timeout".to_string(), |status| status.to_string());
+    Ok(format!(
+        "{status}\t{}\t{}",
+        escaped(&ended.stdout),
+        escaped(&ended.stderr)
+    ))
 }
 
 fn answer(id: &str, outcome: Outcome<()>) {
@@ -181,7 +188,9 @@ fn reply(id: &str, outcome: Outcome<String>) {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n")
+    text.replace('\\', "\\\\")
+        .replace('\t', "\\t")
+        .replace('\n', "\\n")
 }
 
 fn unescaped(word: &str) -> String {

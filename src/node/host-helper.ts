@@ -70,9 +70,9 @@ export class HostHelper {
     return this.#ask('overlay', target, options, ...(owner === undefined ? [] : [String(owner)]));
   }
 
-  /** Mounts a file that holds an ext4 file system. */
-  mountImage(file: string, target: string, options: string): Promise<void> {
-    return this.#ask('loop', file, target, options);
+  /** Mounts a file that holds an ext4 file system. Unless it is fresh it may still be mounted in some other namespace: that is then shared. */
+  mountImage(file: string, target: string, options: string, { isFresh }: { isFresh: boolean }): Promise<void> {
+    return this.#ask(isFresh ? 'loop' : 'loop-again', file, target, options);
   }
 
   /** Takes a mount away; what is not mounted is success. */

@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync, truncateSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -99,6 +101,28 @@ describeOnRuntimes('pause and resume', (service, runtime) => {
     expect(await lastLine(sandbox)).toMatch(
       /^sandbox resumed with its files alone: the memory could not be restored: the sandbox booted with its files/,
     );
+  });
+
+  it('boots with all its files also while another mount namespace keeps its disk in use', async () => {
+    const sandbox = await create();
+    await sandbox.files.write('/home/user/note', 'kept');
+    // As a container does that is being made at that moment: it begins with every mount of the machine.
+    const other = spawn('unshare', ['--mount', '--propagation', 'private', 'sleep', '60']);
+    try {
+      await delay(300);
+      await sandbox.pause({ keepMemory: false });
+      const again = await connect(sandbox.sandboxId);
+      expect(await again.files.read('/home/user/note')).toBe('kept');
+      await again.files.write('/home/user/later', 'kept too');
+      other.kill();
+      await once(other, 'exit');
+      await again.pause({ keepMemory: false });
+      const last = await connect(sandbox.sandboxId);
+      expect(await last.files.read('/home/user/note')).toBe('kept');
+      expect(await last.files.read('/home/user/later')).toBe('kept too');
+    } finally {
+      other.kill();
+    }
   });
 
   it('is asked for many times at once and done once; a connect at the same time waits and resumes', async () => {

@@ -32,12 +32,17 @@ export class WritableDisks {
   /**
    * Mounts the disk of a sandbox at `<directory>/disk`, with `upper` and `work` for an overlay. Files keep the ids that the sandbox itself sees, and the
    * mount maps them into its range: so a disk can be copied to a sandbox with another range, or come back after a reboot with another.
+   * A fresh one has not been mounted before.
    */
-  async mount(sandboxDirectory: string, ids: { base: number; count: number }): Promise<void> {
+  async mount(
+    sandboxDirectory: string,
+    ids: { base: number; count: number },
+    options: { isFresh: boolean },
+  ): Promise<void> {
     const raw = path.join(sandboxDirectory, 'raw');
     const target = path.join(sandboxDirectory, 'disk');
     await Promise.all([raw, target].map((directory) => mkdir(directory, { recursive: true })));
-    await this.#helper.mountImage(imageOf(sandboxDirectory), raw, 'discard');
+    await this.#helper.mountImage(imageOf(sandboxDirectory), raw, 'discard', options);
     for (const part of ['upper', 'work']) await mkdir(path.join(raw, part), { recursive: true, mode: 0o755 });
     await this.#helper.idmap(raw, target, ids, 'rw');
   }

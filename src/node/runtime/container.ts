@@ -147,8 +147,12 @@ export class ContainerRuntime implements Runtime {
 
   async clear(_sandboxId: string, directory: string, options = { keepDisk: false }): Promise<void> {
     const places = placesOf(directory);
+    const mounted = await mountsIn(directory);
+    const raw = path.join(directory, 'raw');
+    // An unmount brings to disk what was written, but not where another namespace happens to have the file system too.
+    if (options.keepDisk && mounted.includes(raw)) await this.#helper.syncFilesystem(raw);
     await this.#helper.unmount(places.root);
-    for (const layer of await mountedLayers(directory)) await this.#helper.unmount(layer);
+    for (const target of mounted.filter(isLayer)) await this.#helper.unmount(target);
     await this.#disks.unmount(directory);
     if (!options.keepDisk) await this.#disks.remove(directory);
     await rm(path.join(directory, 'crun'), { recursive: true, force: true });
@@ -182,7 +186,8 @@ export class ContainerRuntime implements Runtime {
   async #mountDisk({ directory, diskSizeMb, idBase, from }: BootRequest): Promise<void> {
     if (from?.kind === 'files' || from?.kind === 'memory') await this.#disks.copy(from.imageDir, directory);
     else if (from?.kind !== 'disk') await this.#disks.make(directory, diskSizeMb);
-    await this.#disks.mount(directory, { base: idBase, count: IDS_PER_SANDBOX });
+    const ids = { base: idBase, count: IDS_PER_SANDBOX };
+    await this.#disks.mount(directory, ids, { isFresh: from?.kind !== 'disk' });
   }
 
   /** Files shown in place of the machine's own, so that programs size themselves by the sandbox's limits. */
@@ -249,12 +254,16 @@ export function placesOf(directory: string): Places {
   };
 }
 
-async function mountedLayers(directory: string): Promise<string[]> {
+async function mountsIn(directory: string): Promise<string[]> {
   const table = await readFile('/proc/self/mounts', 'utf8');
   return table
     .split('\n')
     .map((line) => line.split(' ')[1] ?? '')
-    .filter((target) => target.startsWith(`${directory}/layer`));
+    .filter((target) => target.startsWith(`${directory}/`));
+}
+
+function isLayer(target: string): boolean {
+  return path.basename(target).startsWith('layer');
 }
 
 const MASKED_PATHS = [
