@@ -1,7 +1,7 @@
 /**
  * The import rules of the picture in CONTRIBUTING.md: imports point downwards and never sideways into another folder's internals.
  *
- *   main → cli → gateway → api, envd, proxy → sandboxes, templates, volumes, secrets, teams, events → node → db → core
+ *   main → cli → workers → gateway → api, envd, proxy → sandboxes, templates, volumes, secrets, teams, events → node → db → core
  *
  * A folder's `contract.ts` holds its interfaces; their types may be imported from anywhere.
  */
@@ -23,6 +23,7 @@ const allowed = {
   envd: ['sandboxes', 'agent', 'core'],
   proxy: ['sandboxes', 'core'],
   gateway: ['api', 'envd', 'proxy', 'sandboxes', 'teams', 'core'],
+  workers: ['gateway', 'envd', 'proxy', 'sandboxes', 'agent', 'core'],
 };
 
 const folderRules = Object.entries(allowed).map(([folder, others]) => ({

@@ -43,8 +43,8 @@ const reliefKinds = { memory: 1, processes: 2 } as const;
 export class AgentClient implements Agent {
   readonly #pool: ConnectionPool;
 
-  constructor(target: AgentTarget) {
-    this.#pool = new ConnectionPool(target);
+  constructor(target: AgentTarget, options: { keepOne?: boolean } = {}) {
+    this.#pool = new ConnectionPool(target, options);
   }
 
   /**
@@ -53,6 +53,11 @@ export class AgentClient implements Agent {
    */
   quiesce(limitMs?: number): Promise<void> {
     return this.#pool.quiesce(limitMs);
+  }
+
+  /** True while requests are held back. */
+  get held(): boolean {
+    return this.#pool.held;
   }
 
   /** Lets held requests go on; waiting reads continue at the byte where they were. */

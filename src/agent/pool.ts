@@ -25,6 +25,8 @@ export interface Lease {
  */
 export class ConnectionPool {
   #target: AgentTarget;
+  /** Whether one connection is kept for good: to connect anew costs more than to hold a socket. */
+  readonly #keepOne: boolean;
   readonly #all = new Set<Connection>();
   readonly #idle: Connection[] = [];
   #opening = 0;
@@ -39,8 +41,9 @@ export class ConnectionPool {
   #drained: (() => void) | undefined;
   readonly #closing = new AbortController();
 
-  constructor(target: AgentTarget) {
+  constructor(target: AgentTarget, { keepOne = true }: { keepOne?: boolean } = {}) {
     this.#target = target;
+    this.#keepOne = keepOne;
   }
 
   get target(): AgentTarget {
@@ -260,8 +263,7 @@ export class ConnectionPool {
       connection.destroy();
       return;
     }
-    // One is kept for good: to connect anew costs more than to hold a socket.
-    if (this.#idle.length > 0) connection.expireAfter(IDLE_MS);
+    if (this.#idle.length > 0 || !this.#keepOne) connection.expireAfter(IDLE_MS);
     this.#idle.push(connection);
   }
 

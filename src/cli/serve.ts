@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { buildApi } from '../api/app.ts';
 import type { Config, RuntimeName } from '../core/config.ts';
 import { SandbarError } from '../core/errors.ts';
+import type { HttpHandler } from '../core/http.ts';
 import { Log } from '../core/log.ts';
 import { type Database, openDatabase, openDurability } from '../db/database.ts';
 import { HistoryStore } from '../db/history-store.ts';
@@ -15,6 +16,7 @@ import { SnapshotStore } from '../db/snapshot-store.ts';
 import { TeamStore } from '../db/team-store.ts';
 import { TemplateStore } from '../db/template-store.ts';
 import { createEnvdHandler } from '../envd/server.ts';
+import { Turns } from '../envd/turns.ts';
 import type { UsageSample } from '../events/contract.ts';
 import { History } from '../events/history.ts';
 import { Metrics } from '../events/metrics.ts';
@@ -23,7 +25,9 @@ import { createGateway } from '../gateway/gateway.ts';
 import { Listener } from '../gateway/listener.ts';
 import { localNodeClient } from '../node/client.ts';
 import { Node } from '../node/node.ts';
+import { ConnectionCounts } from '../proxy/admission.ts';
 import { SandboxProxy } from '../proxy/proxy.ts';
+import type { SandboxRow } from '../sandboxes/contract.ts';
 import { SandboxService } from '../sandboxes/sandboxes.ts';
 import { Snapshots } from '../sandboxes/snapshots.ts';
 import { loadSeal } from '../secrets/sealing.ts';
@@ -33,6 +37,7 @@ import { ensureFirstTeam } from '../teams/first-start.ts';
 import { Teams } from '../teams/teams.ts';
 import { baseLayerName, registerBase } from '../templates/builtin.ts';
 import { TemplateRemoval } from '../templates/removal.ts';
+import { Workers } from '../workers/workers.ts';
 import { startBuilds } from './start-builds.ts';
 import { holdLock } from './state-lock.ts';
 import { welcomeText } from './welcome.ts';
@@ -123,28 +128,37 @@ export async function startService(config: Config): Promise<Service> {
     log,
   });
   await api.ready();
-  const proxy = new SandboxProxy({ dataPlane: node, log });
+  const controlPlane: HttpHandler = (req, res) => api.routing(req as never, res as never);
+  const usage = async (row: SandboxRow) => envdUsage((await sampler.measure(row)).sample);
+  const admission = new ConnectionCounts();
+  const turns = new Turns();
   const gateway = createGateway({
     domain: config.domain,
-    controlPlane: (req, res) => api.routing(req as never, res as never),
+    controlPlane,
     directory: sandboxes,
-    envd: createEnvdHandler({
-      directory: sandboxes,
-      dataPlane: node,
-      usage: async (row) => envdUsage((await sampler.measure(row)).sample),
-      log,
-    }),
-    proxy,
+    envd: createEnvdHandler({ directory: sandboxes, dataPlane: node, usage, turns, log }),
+    proxy: new SandboxProxy({ dataPlane: node, admission, log }),
     log,
   });
+  const tls = config.tls && {
+    cert: readFileSync(config.tls.certFile, 'utf8'),
+    key: readFileSync(config.tls.keyFile, 'utf8'),
+  };
+  const workers = new Workers({
+    count: config.workers,
+    settings: { domain: config.domain, tls, logLevel: config.logLevel },
+    controlPlane,
+    parts: { directory: sandboxes, sandboxes: node, usage, admission, turns },
+    log,
+  });
+  await workers.start();
   const listener = new Listener({
     host: config.host,
     port: config.port,
     handler: gateway.handle,
     upgrade: gateway.upgrade,
-    ...(config.tls !== undefined && {
-      tls: { cert: readFileSync(config.tls.certFile), key: readFileSync(config.tls.keyFile) },
-    }),
+    ...(tls && { tls }),
+    ...(config.workers > 0 && { handOver: workers.handOver }),
   });
   const port = await listener.start();
   process.stdout.write(
@@ -158,7 +172,7 @@ export async function startService(config: Config): Promise<Service> {
     }),
   );
   const observers = [building, sampler, history, durability];
-  return { port, stop: () => stopAll(listener, api, sandboxes, observers, node, teams, database, lock) };
+  return { port, stop: () => stopAll([listener, workers], api, sandboxes, observers, node, teams, database, lock) };
 }
 
 function envdUsage(sample: UsageSample) {
@@ -204,7 +218,7 @@ function usableRuntime(wanted: RuntimeName, artifacts: Artifacts, log: Log): Run
 }
 
 async function stopAll(
-  listener: Listener,
+  doors: { stop(graceMs: number): Promise<void> }[],
   api: FastifyInstance,
   sandboxes: SandboxService,
   observers: { stop(): Promise<void> }[],
@@ -213,7 +227,7 @@ async function stopAll(
   database: Database,
   lock: { release(): void },
 ): Promise<void> {
-  await listener.stop(STOP_GRACE_MS);
+  await Promise.all(doors.map((door) => door.stop(STOP_GRACE_MS)));
   await api.close();
   await sandboxes.stop();
   for (const observer of observers) await observer.stop();

@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import { messageOf, SandbarError } from './errors.ts';
 
@@ -42,6 +43,8 @@ export interface Config {
   buildStepSeconds: number;
   /** Template builds a team may run at once. */
   maxBuilds: number;
+  /** Processes that serve connections beside the main one. */
+  workers: number;
   logLevel: 'debug' | 'info' | 'warn' | 'error';
 }
 
@@ -50,6 +53,11 @@ interface Setting {
   flag: string;
   help: string;
   fallback?: string;
+}
+
+/** With few processors a process more only takes memory: sandboxes and the main process have them busy. */
+export function usualWorkers(processors: number): number {
+  return processors < 4 ? 0 : Math.min(Math.floor(processors / 2), 16);
 }
 
 /** The settings, in the order `sandbar --help` prints them. */
@@ -153,6 +161,12 @@ export const settings = {
     fallback: '20',
     help: 'template builds a team may run at once',
   },
+  workers: {
+    env: 'SANDBAR_WORKERS',
+    flag: 'workers',
+    fallback: String(usualWorkers(availableParallelism())),
+    help: 'processes that serve connections beside the main one (default: half the processors from four on, at most 16)',
+  },
   logLevel: { env: 'SANDBAR_LOG_LEVEL', flag: 'log-level', fallback: 'info', help: 'debug, info, warn or error' },
 } as const satisfies Record<string, Setting>;
 
@@ -207,6 +221,7 @@ export function loadConfig(env: NodeJS.ProcessEnv, flags: Record<string, string 
     diskSizeMb: integer('diskSizeMb', 64, 16 * 1024 * 1024),
     buildStepSeconds: integer('buildStepSeconds', 1, 24 * 3600),
     maxBuilds: integer('maxBuilds', 1, 1000),
+    workers: integer('workers', 0, 64),
     logLevel: choice('logLevel', ['debug', 'info', 'warn', 'error']),
   };
 

@@ -90,7 +90,8 @@ export function discardBody(req: HttpRequest): void {
   req.resume();
 }
 
-function isGone(res: HttpResponse): boolean {
+/** Whether nobody is there to take an answer. */
+export function isGone(res: HttpResponse): boolean {
   return res.destroyed || ('stream' in res ? res.stream === undefined || res.stream.destroyed : res.closed);
 }
 

@@ -19,6 +19,7 @@ import { isPlainJsonStream, serveEventStream } from './json-stream.ts';
 import { createProcessService } from './process-service.ts';
 import { sendRestError } from './rest-error.ts';
 import { type SandboxUsage, sendEnvs, sendHealth, sendMetrics, usageFromInside } from './status.ts';
+import { Turns, type TurnTaking } from './turns.ts';
 import { createUploadHandler, type UploadHandler } from './upload.ts';
 
 /** The port of the in-sandbox interface, as clients know it. */
@@ -30,6 +31,8 @@ export interface EnvdOptions {
   log: Log;
   /** What a sandbox uses, as the machine counts it; without it /metrics tells what can be seen from inside. */
   usage?: (row: SandboxRow) => Promise<SandboxUsage>;
+  /** Where uploads to one path take turns; each handler its own unless it is told otherwise. */
+  turns?: TurnTaking;
   /** Largest message of a Connect request. */
   readMaxBytes?: number;
 }
@@ -62,7 +65,7 @@ export function createEnvdHandler(options: EnvdOptions): EnvdHandler {
     return library(path, req);
   };
 
-  const parts = { connect, upload: createUploadHandler() };
+  const parts = { connect, upload: createUploadHandler(options.turns ?? new Turns()) };
 
   return (row, req, res) => {
     if (applyCors(req, res)) return;

@@ -9,7 +9,7 @@ import { writeFile } from './file-transfer.ts';
 import { metadataFromHeaders } from './metadata-headers.ts';
 import { boundaryOf, type Part, parseMultipart } from './multipart.ts';
 import { commonFileError } from './rest-error.ts';
-import { Turns } from './turns.ts';
+import type { TurnTaking } from './turns.ts';
 
 /** A file that was written, as the answer tells it. */
 interface WrittenFile {
@@ -30,8 +30,7 @@ export type UploadHandler = (
 ) => Promise<void>;
 
 /** POST /files: one file as the raw body, or any number as parts of a form. */
-export function createUploadHandler(): UploadHandler {
-  const turns = new Turns();
+export function createUploadHandler(turns: TurnTaking): UploadHandler {
   return async (call, requestedPath, req, res) => {
     const metadata = metadataFromHeaders(req.headers);
     const contentType = headerOf(req.headers, 'content-type') ?? '';

@@ -35,11 +35,13 @@ export interface Gateway {
   upgrade: (req: IncomingMessage, socket: Duplex, head: Buffer) => void;
 }
 
+type SandboxRoute = Route & { kind: 'sandbox' };
+
 /** Sends every request of the one port to the part that serves it. */
 export function createGateway(options: GatewayOptions): Gateway {
   const { directory, log } = options;
 
-  const serve = async (route: Route & { kind: 'sandbox' }, req: HttpRequest, res: HttpResponse): Promise<void> => {
+  const serve = async (route: SandboxRoute, req: HttpRequest, res: HttpResponse): Promise<void> => {
     const reserved = route.port === ENVD_PORT ? internalPathAnswer(pathOf(req)) : undefined;
     if (reserved) return sendJson(res, reserved.code, reserved);
     // A preflight asks nothing of the sandbox and must not wake it.
@@ -47,7 +49,13 @@ export function createGateway(options: GatewayOptions): Gateway {
     const found = await findSandbox(directory, route.id, route.port, req);
     if ('status' in found) return sendAnswer(res, found, req.headers);
     if (route.port === ENVD_PORT) options.envd(found, req, res);
-    else options.proxy.handle(found, route.port, req, res);
+    else await options.proxy.handle(found, route.port, req, res);
+  };
+
+  const raise = async (route: SandboxRoute, req: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
+    const found = await findSandbox(directory, route.id, route.port, req);
+    if ('status' in found) refuseUpgrade(socket, found, req.headers);
+    else await options.proxy.upgrade(found, route.port, req, socket, head);
   };
 
   return {
@@ -71,16 +79,10 @@ export function createGateway(options: GatewayOptions): Gateway {
         refuseUpgrade(socket, { status: 400, message }, req.headers);
         return;
       }
-      findSandbox(directory, route.id, route.port, req).then(
-        (found) => {
-          if ('status' in found) refuseUpgrade(socket, found, req.headers);
-          else options.proxy.upgrade(found, route.port, req, socket, head);
-        },
-        (error: unknown) => {
-          log.error('an upgrade could not be routed', { sandboxId: route.id, error: messageOf(error) });
-          socket.destroy();
-        },
-      );
+      raise(route, req, socket, head).catch((error: unknown) => {
+        log.error('an upgrade could not be routed', { sandboxId: route.id, error: messageOf(error) });
+        socket.destroy();
+      });
     },
   };
 }

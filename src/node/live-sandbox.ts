@@ -1,12 +1,15 @@
+import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import { AgentClient } from '../agent/client.ts';
+import type { AgentClient } from '../agent/client.ts';
 import type { DiskUse } from '../agent/contract.ts';
+import { GuestLink } from '../agent/link.ts';
 import { SandbarError } from '../core/errors.ts';
 import type { ControlGroup } from './cgroup.ts';
+import type { Follower, GuestAccess } from './contract.ts';
 import type { Slot } from './network/slots.ts';
 import type { SandboxRecord } from './record.ts';
 
-export const AGENT_PORT = 49_981;
+const AGENT_PORT = 49_981;
 
 const AGENT_WAIT_MS = 30_000;
 /** A sandbox that ran less than this has done nothing. */
@@ -21,10 +24,10 @@ export class LiveSandbox {
   readonly record: SandboxRecord;
   readonly slot: Slot;
   readonly group: ControlGroup;
-  readonly agent: AgentClient;
   /** Its files on this machine. */
   readonly directory: string;
-  #lifetime = new AbortController();
+  readonly #link: GuestLink;
+  readonly #followers = new Set<Follower>();
   #disk: { use: DiskUse; at: number; cpuUsec: number } | undefined;
   /** Held still: its processes do not run. */
   frozen = false;
@@ -40,7 +43,7 @@ export class LiveSandbox {
     this.directory = directory;
     this.slot = slot;
     this.group = group;
-    this.agent = new AgentClient({ host: slot.guest, port: AGENT_PORT, secret: Buffer.from(record.secret, 'hex') });
+    this.#link = new GuestLink({ host: slot.guest, port: AGENT_PORT, secret: Buffer.from(record.secret, 'hex') });
   }
 
   get id(): string {
@@ -51,9 +54,29 @@ export class LiveSandbox {
     return this.record.id;
   }
 
-  /** Aborts when the sandbox ends. */
+  get agent(): AgentClient {
+    return this.#link.agent;
+  }
+
+  /** Aborts when the sandbox ends or is paused. */
   get lifetime(): AbortSignal {
-    return this.#lifetime.signal;
+    return this.#link.lifetime;
+  }
+
+  /** A connection to a port inside; refused as bad_gateway. */
+  dial(port: number, signal?: AbortSignal): Promise<Duplex> {
+    return this.#link.dial(port, signal);
+  }
+
+  /** The same way in for another process, which is told from now on when it must let go of it. */
+  follow(follower: Follower): GuestAccess {
+    this.#followers.add(follower);
+    const { slot, record, agent } = this;
+    return { host: slot.guest, agentPort: AGENT_PORT, secret: record.secret, held: agent.held };
+  }
+
+  unfollow(follower: Follower): void {
+    this.#followers.delete(follower);
   }
 
   /** Resolves when the agent listens; fails when the sandbox ends before, or after 30 s. */
@@ -89,15 +112,27 @@ export class LiveSandbox {
     return use;
   }
 
+  /** Prepares for a checkpoint: no request is under way and no connection open, in this process or another, until `reopen`. */
+  async quiesce(): Promise<void> {
+    await Promise.all([this.agent.quiesce(), ...[...this.#followers].map((follower) => follower.hold(this.id))]);
+  }
+
+  /** Lets everything go on that was held back. */
+  reopen(): void {
+    this.agent.reopen();
+    for (const follower of this.#followers) follower.reopen(this.id);
+  }
+
   /** Cuts every stream that hangs on the sandbox, which itself goes on, or will. */
   cut(reason: string): void {
-    this.#lifetime.abort(new SandbarError('unavailable', reason));
-    this.#lifetime = new AbortController();
+    this.#link.cut(reason);
+    for (const follower of this.#followers) follower.cut(this.id, reason);
   }
 
   /** Cuts everything that hangs on the sandbox, for good. */
   close(reason: string): void {
-    this.#lifetime.abort(new SandbarError('unavailable', reason));
-    this.agent.close(reason);
+    this.#link.close(reason);
+    for (const follower of this.#followers) follower.end(this.id, reason);
+    this.#followers.clear();
   }
 }

@@ -3,14 +3,13 @@ import { chmod, mkdir, readdir } from 'node:fs/promises';
 import path from 'node:path';
 import type { Duplex } from 'node:stream';
 import { isDeepStrictEqual } from 'node:util';
-import { AgentError } from '../agent/errors.ts';
 import type { RuntimeName } from '../core/config.ts';
-import { errnoOf, messageOf, SandbarError } from '../core/errors.ts';
+import { messageOf, SandbarError } from '../core/errors.ts';
 import { newSandboxId, randomHex } from '../core/ids.ts';
 import { KeyedQueue } from '../core/keyed-queue.ts';
 import type { Log } from '../core/log.ts';
 import { Clearing } from './clearing.ts';
-import type { DataPlane } from './contract.ts';
+import type { DataPlane, FollowedSandboxes, Follower, GuestAccess } from './contract.ts';
 import { layersInUse } from './disk/layer-users.ts';
 import type { Layers } from './disk/layers.ts';
 import type { RootEdits } from './disk/root-edits.ts';
@@ -19,7 +18,6 @@ import { Image } from './images.ts';
 import { Layout } from './layout.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { Machine, type Programs } from './machine.ts';
-import { connectTcp } from './network/connect.ts';
 import type { Denial } from './network/denials.ts';
 import { type NetworkPolicy, OPEN_POLICY } from './network/policy.ts';
 import { Processors } from './processors.ts';
@@ -82,11 +80,10 @@ interface NodeEvents {
 export type NodeSandboxState = 'running' | 'paused';
 
 const MIB = 1024 * 1024;
-const DIAL_TIMEOUT_MS = 5_000;
 const HOLD_MS = 15_000;
 
 /** The sandboxes of one machine: boots them, knows them, clears them away, and finds them again after a restart of the service. */
-export class Node extends EventEmitter<NodeEvents> implements DataPlane {
+export class Node extends EventEmitter<NodeEvents> implements DataPlane, FollowedSandboxes {
   readonly #layout: Layout;
   readonly #agentFile: string;
   readonly #log: Log;
@@ -375,21 +372,16 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane {
     return this.#get(sandboxId).lifetime;
   }
 
-  async dial(sandboxId: string, port: number, signal?: AbortSignal): Promise<Duplex> {
-    const sandbox = this.#get(sandboxId);
-    try {
-      return await connectTcp(sandbox.slot.guest, port, DIAL_TIMEOUT_MS, signal);
-    } catch (error) {
-      if (errnoOf(error) !== 'ECONNREFUSED') throw new SandbarError('bad_gateway', messageOf(error), { cause: error });
-    }
-    // Nothing on the outer address: it may listen on loopback only, where the agent reaches it.
-    try {
-      return await sandbox.agent.dial(port, signal);
-    } catch (error) {
-      if (error instanceof AgentError && error.code === 'REFUSED')
-        throw new SandbarError('bad_gateway', `port ${port} is not open`);
-      throw error;
-    }
+  dial(sandboxId: string, port: number, signal?: AbortSignal): Promise<Duplex> {
+    return this.#get(sandboxId).dial(port, signal);
+  }
+
+  follow(sandboxId: string, follower: Follower): GuestAccess | undefined {
+    return this.#live.get(sandboxId)?.follow(follower);
+  }
+
+  unfollow(follower: Follower): void {
+    for (const sandbox of this.#live.values()) sandbox.unfollow(follower);
   }
 
   #get(sandboxId: string): LiveSandbox {

@@ -61,7 +61,7 @@ export class Suspension {
     await this.#records.write(record);
     sandbox.frozen = true;
     try {
-      await sandbox.agent.quiesce();
+      await sandbox.quiesce();
       await runtime.hold(sandbox);
       // A container's files are on its own disk already, and its memory cannot be written down.
       if (runtime.savesMemory)
@@ -94,7 +94,7 @@ export class Suspension {
     await this.#imageOf(sandbox.record).recover();
     await this.#machine.runtime(sandbox.record.runtime).release(sandbox);
     sandbox.frozen = false;
-    sandbox.agent.reopen();
+    sandbox.reopen();
     sandbox.record.held = false;
     await this.#records.write(sandbox.record);
   }
@@ -109,7 +109,7 @@ export class Suspension {
     try {
       await this.#machine.runtime(record.runtime).release(sandbox);
       sandbox.frozen = false;
-      sandbox.agent.reopen();
+      sandbox.reopen();
       await sandbox.agent.configure(guestSettings(record), AbortSignal.timeout(THAW_TIMEOUT_MS));
     } catch (error) {
       sandbox.frozen = true;
@@ -155,12 +155,12 @@ export class Suspension {
     const runtime = this.#machine.runtime(record.runtime);
     const memory = runtime.savesMemory && !filesOnly;
     await this.#refuseWithoutSpace(sandbox, memory);
-    await sandbox.agent.quiesce();
+    await sandbox.quiesce();
     try {
       const info = { ...infoOf(record, { memory, files: !memory }), ...(start !== undefined && { start }) };
       await image.write(info, (directory) => runtime.save(sandbox, directory, { memory, files: !memory }));
     } finally {
-      sandbox.agent.reopen();
+      sandbox.reopen();
     }
   }
 

@@ -1,15 +1,18 @@
 import { type Agent, type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { abortResponse, type HttpRequest, type HttpResponse } from '../core/http.ts';
-import { asObject, bodyFraming, forwardedHeaders, hasBody, type RequestTarget, returnedHeaders } from './headers.ts';
+import { asObject, bodyFraming, hasBody, returnedHeaders } from './headers.ts';
 
-/** Passes a request on over HTTP/1.1 and its answer back, both as they arrive. Rejects while nothing has been answered yet. */
-export function forwardHttp1(agent: Agent, target: RequestTarget, req: HttpRequest, res: HttpResponse): Promise<void> {
+/**
+ * Passes a request on over HTTP/1.1, with these headers, and its answer back, both as they arrive. Rejects while nothing has been
+ * answered yet.
+ */
+export function forwardHttp1(agent: Agent, headers: string[], req: HttpRequest, res: HttpResponse): Promise<void> {
   return new Promise((resolve, reject) => {
     const outgoing = request({
       agent,
       method: req.method ?? 'GET',
       path: req.url ?? '/',
-      headers: [...forwardedHeaders(req, target), ...bodyFraming(req)],
+      headers: [...headers, ...bodyFraming(req)],
       setHost: false,
     });
     outgoing.on('response', (answer) => {
@@ -17,7 +20,7 @@ export function forwardHttp1(agent: Agent, target: RequestTarget, req: HttpReque
       resolve();
     });
     outgoing.on('error', (error) => {
-      if (mayRepeat(outgoing, req, res)) resolve(forwardHttp1(agent, target, req, res));
+      if (mayRepeat(outgoing, req, res)) resolve(forwardHttp1(agent, headers, req, res));
       else if (res.headersSent) {
         abortResponse(res);
         resolve();

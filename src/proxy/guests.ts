@@ -8,8 +8,6 @@ import { GuestAgent } from './guest-agent.ts';
 class Guest {
   readonly agents = new Map<string, GuestAgent>();
   readonly sessions = new Map<string, Promise<ClientHttp2Session>>();
-  /** Requests and upgraded connections under way. */
-  connections = 0;
 }
 
 /** What the proxy keeps of every sandbox it has seen alive. */
@@ -19,19 +17,6 @@ export class Guests {
 
   constructor(dataPlane: DataPlane) {
     this.#dataPlane = dataPlane;
-  }
-
-  /** Counts a connection; undefined when there are `limit` already. The function given back must be called when it ends. */
-  enter(sandboxId: string, limit: number): (() => void) | undefined {
-    const guest = this.#of(sandboxId);
-    if (guest.connections >= limit) return undefined;
-    guest.connections++;
-    let left = false;
-    return () => {
-      if (left) return;
-      left = true;
-      guest.connections--;
-    };
   }
 
   agent(target: DialTarget): GuestAgent {

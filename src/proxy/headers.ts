@@ -44,6 +44,18 @@ export function forwardedHeaders(req: HttpRequest, target: RequestTarget): strin
   return headers;
 }
 
+/** Names and values in turn of a request that another process of the service answers: all but what is about the connection, and the host. */
+export function endToEndHeaders(req: HttpRequest): string[] {
+  const dropped = namedByConnection(req.headers);
+  const headers: string[] = [];
+  for (const [name, value] of pairs(req.rawHeaders)) {
+    const key = name.toLowerCase();
+    if (key.startsWith(':') || key === 'host' || isDropped(key, dropped) || answeredHere.has(key)) continue;
+    headers.push(name, value);
+  }
+  return headers;
+}
+
 /** Whether a body follows the head of a request. */
 export function hasBody(req: HttpRequest): boolean {
   if ('stream' in req) return !req.stream.endAfterHeaders;

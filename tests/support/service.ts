@@ -84,6 +84,8 @@ export class TestService {
       SANDBAR_API_KEY: this.apiKey,
       // What a suite counts are the sandboxes it made itself; the pool has a suite of its own.
       SANDBAR_WARM_POOL: '0',
+      // Any suite can be run against a service of several processes.
+      ...(process.env['SANDBAR_TEST_WORKERS'] && { SANDBAR_WORKERS: process.env['SANDBAR_TEST_WORKERS'] }),
       ...(options.databaseUrl !== undefined && { SANDBAR_DATABASE_URL: options.databaseUrl }),
       ...options.env,
     };

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import { networkInterfaces } from 'node:os';
+import { connectTcp } from '../../../core/connect-tcp.ts';
 import { messageOf } from '../../../core/errors.ts';
 import { AddressSet } from '../address-set.ts';
-import { connectTcp } from '../connect.ts';
 import type { CompiledPolicy } from '../policy.ts';
 import { PROTECTED_RANGES } from '../rules.ts';
 import type { Destination, Way } from './decision.ts';
