@@ -211,6 +211,35 @@ describe('the agent client', { timeout: 30_000 }, () => {
     await client.signal({ pid }, 9);
   });
 
+  describe('what is configured first', () => {
+    const colourOf = async (subscriber: number) => {
+      const pid = await client.start(command('echo -n $COLOUR', { subscriber }));
+      return (await outputOf(pid, subscriber)).text;
+    };
+
+    test('is there for whatever is asked, though nobody waited for it', async () => {
+      client.configureFirst({ env: { COLOUR: 'green' }, defaultUser: 'root', defaultWorkdir: dir });
+      const colours = await Promise.all([colourOf(31), colourOf(32)]);
+      expect(colours).toEqual(['green', 'green']);
+    });
+
+    test('is tried again by the next request after it failed', async () => {
+      client.configureFirst({ env: { COLOUR: 'blue' }, defaultUser: 'root', defaultWorkdir: dir });
+      client.retarget('127.0.0.1', agent.secret, 1);
+      await expect(client.ping()).rejects.toThrow();
+      client.retarget('127.0.0.1', agent.secret, agent.port);
+      expect(await colourOf(33)).toBe('blue');
+    });
+
+    test('does not keep a request that is given up', async () => {
+      client.configureFirst({ env: { COLOUR: 'red' } });
+      await client.quiesce();
+      await expect(client.ping(AbortSignal.timeout(50))).rejects.toThrow();
+      client.reopen();
+      expect(await colourOf(34)).toBe('red');
+    });
+  });
+
   describe('a start with its first read', () => {
     const read = { length: 0, waitMs: 10_000 };
     const run = (text: string, subscriber: number, signal?: AbortSignal) =>

@@ -80,22 +80,18 @@ export class AgentClient implements Agent {
   }
 
   async configure(change: AgentConfiguration, signal?: AbortSignal): Promise<void> {
-    const fields = new FieldWriter();
-    if (change.env !== undefined) {
-      fields.number(field.kind, REPLACE_ENV);
-      writeAssignments(fields, field.env, change.env);
-    }
-    fields.text(field.defaultUser, change.defaultUser ?? '');
-    fields.text(field.defaultWorkdir, change.defaultWorkdir ?? '');
-    fields.text(field.hostname, change.hostname ?? '');
-    for (const file of change.files ?? []) {
-      const record = new FieldWriter().text(field.path, file.path).number(field.mode, file.mode);
-      fields.record(field.file, record.bytes(field.data, [file.data]));
-    }
-    if (change.pidsMax !== undefined) fields.number(field.pidsMax, change.pidsMax);
-    if (change.secret !== undefined) fields.bytes(field.secret, [change.secret]);
-    await this.#call(operation.CONFIGURE, fields, 'once', signal);
+    await this.#call(operation.CONFIGURE, configuration(change), 'once', signal);
     if (change.secret !== undefined) this.#pool.setSecret(change.secret);
+  }
+
+  /** Configures before anything else is asked, without waiting for it; `settled` begins it at once and waits. */
+  configureFirst(change: Omit<AgentConfiguration, 'secret'>): void {
+    const fields = configuration(change);
+    this.#pool.putFirst((connection) => connection.call(operation.CONFIGURE, fields));
+  }
+
+  settled(): Promise<void> {
+    return this.#pool.settled();
   }
 
   async stat(at: UserPath, signal?: AbortSignal): Promise<Entry> {
@@ -330,6 +326,24 @@ export class AgentClient implements Agent {
 /** A name for one attempt at something, so that asking again does not do it again. */
 export function newOperationId(): Buffer {
   return randomBytes(16);
+}
+
+function configuration(change: AgentConfiguration): FieldWriter {
+  const fields = new FieldWriter();
+  if (change.env !== undefined) {
+    fields.number(field.kind, REPLACE_ENV);
+    writeAssignments(fields, field.env, change.env);
+  }
+  fields.text(field.defaultUser, change.defaultUser ?? '');
+  fields.text(field.defaultWorkdir, change.defaultWorkdir ?? '');
+  fields.text(field.hostname, change.hostname ?? '');
+  for (const file of change.files ?? []) {
+    const record = new FieldWriter().text(field.path, file.path).number(field.mode, file.mode);
+    fields.record(field.file, record.bytes(field.data, [file.data]));
+  }
+  if (change.pidsMax !== undefined) fields.number(field.pidsMax, change.pidsMax);
+  if (change.secret !== undefined) fields.bytes(field.secret, [change.secret]);
+  return fields;
 }
 
 function userPath(at: UserPath): FieldWriter {

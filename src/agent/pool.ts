@@ -14,6 +14,11 @@ const QUIESCE_LIMIT_MS = 10_000;
 /** Whether a request may be made a second time when its connection broke: only if doing it twice is the same as once. */
 export type Repeat = 'never' | 'once';
 
+interface First {
+  request: (connection: Connection) => Promise<unknown>;
+  underWay: Promise<void> | undefined;
+}
+
 export interface Lease {
   connection: Connection;
   release(): void;
@@ -38,6 +43,7 @@ export class ConnectionPool {
   /** Set while requests are held back. */
   #gate: PromiseWithResolvers<void> | undefined;
   #running = 0;
+  #first: First | undefined;
   #drained: (() => void) | undefined;
   readonly #closing = new AbortController();
 
@@ -60,8 +66,38 @@ export class ConnectionPool {
     return this.#gate !== undefined;
   }
 
+  /** Puts a request before every other that is to come. It is made with the first of them, and again by the next while it fails. */
+  putFirst(request: (connection: Connection) => Promise<unknown>): void {
+    this.#first = { request, underWay: undefined };
+  }
+
+  /** Makes the request that was put first, unless that is done. */
+  async settled(): Promise<void> {
+    const first = this.#first;
+    if (first === undefined) return;
+    first.underWay ??= this.#once('once', undefined, first.request).then(
+      () => {
+        if (this.#first === first) this.#first = undefined;
+      },
+      (error: unknown) => {
+        first.underWay = undefined;
+        throw error;
+      },
+    );
+    await first.underWay;
+  }
+
   /** A request that ends by itself. */
   async once<T>(
+    repeat: Repeat,
+    signal: AbortSignal | undefined,
+    request: (connection: Connection) => Promise<T>,
+  ): Promise<T> {
+    await this.#passFirst(signal);
+    return this.#once(repeat, signal, request);
+  }
+
+  async #once<T>(
     repeat: Repeat,
     signal: AbortSignal | undefined,
     request: (connection: Connection) => Promise<T>,
@@ -121,6 +157,7 @@ export class ConnectionPool {
   /** A connection for a request that may be made again; a checkpoint takes it away. */
   async lease(signal: AbortSignal | undefined): Promise<Lease> {
     for (;;) {
+      await this.#passFirst(signal);
       await this.#passGate(signal);
       const connection = this.#takeIdle() ?? (await this.#open(signal));
       if (this.#gate !== undefined) {
@@ -184,6 +221,13 @@ export class ConnectionPool {
     this.#closing.abort(reason);
     this.reopen();
     this.#closeConnections(reason);
+  }
+
+  async #passFirst(signal: AbortSignal | undefined): Promise<void> {
+    if (this.#first === undefined) return;
+    await settledOrAborted(this.settled(), this.#untilClosed(signal));
+    this.#closing.signal.throwIfAborted();
+    signal?.throwIfAborted();
   }
 
   async #passGate(signal: AbortSignal | undefined): Promise<void> {

@@ -165,7 +165,7 @@ export const settings = {
     env: 'SANDBAR_WORKERS',
     flag: 'workers',
     fallback: String(usualWorkers(availableParallelism())),
-    help: 'processes that serve connections beside the main one (default: half the processors from four on, at most 16)',
+    help: 'processes that serve connections beside the main one; by itself half the processors from four on, at most 16',
   },
   logLevel: { env: 'SANDBAR_LOG_LEVEL', flag: 'log-level', fallback: 'info', help: 'debug, info, warn or error' },
 } as const satisfies Record<string, Setting>;

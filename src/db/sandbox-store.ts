@@ -26,7 +26,8 @@ export class SandboxStore {
   }
 
   /** Inserts unless the team already has `limit` sandboxes. Exact also when replicas insert at the same time. */
-  insertWithin(row: SandboxRow, limit: number): Promise<boolean> {
+  async insertWithin(row: SandboxRow, limit: number): Promise<boolean> {
+    if (isSqlite(this.#db) && Object.keys(row.metadata).length === 0) return insertInOne(this.#db, row, limit);
     return this.#db.transaction().execute(async (transaction) => {
       await lockTeam(transaction, row.teamId);
       if ((await countPlaces(transaction, row.teamId)) >= limit) return false;
@@ -263,10 +264,29 @@ async function insertRow(transaction: Transaction<Schema>, row: SandboxRow): Pro
   }
 }
 
+/** Count and insert in one statement, which there nobody can come between. */
+async function insertInOne(db: Database, row: SandboxRow, limit: number): Promise<boolean> {
+  const columns = Object.entries(sandboxColumns.encode(row));
+  const result = await db
+    .insertInto('sandboxes')
+    .columns(columns.map(([name]) => name as keyof Schema['sandboxes']))
+    .expression(
+      db
+        .selectNoFrom(({ val }) => columns.map(([name, value]) => val(value).as(name)))
+        .where(placesTaken(db, row.teamId), '<', limit),
+    )
+    .executeTakeFirst();
+  return (result.numInsertedOrUpdatedRows ?? 0n) > 0n;
+}
+
+function isSqlite(db: Database | Transaction<Schema>): boolean {
+  return db.getExecutor().adapter instanceof SqliteAdapter;
+}
+
 /** The write locks the team's row, so what takes a place of one team queues up and each sees the one before. */
 async function lockTeam(transaction: Transaction<Schema>, teamId: string): Promise<void> {
   // There every transaction has the one lock of all writers from its beginning (sqlite.ts).
-  if (transaction.getExecutor().adapter instanceof SqliteAdapter) return;
+  if (isSqlite(transaction)) return;
   await transaction
     .updateTable('teams')
     .set((row) => ({ name: row.ref('name') }))
@@ -275,13 +295,15 @@ async function lockTeam(transaction: Transaction<Schema>, teamId: string): Promi
 }
 
 async function countPlaces(db: Database | Transaction<Schema>, teamId: string): Promise<number> {
-  const { count } = await db
+  return Number((await placesTaken(db, teamId).executeTakeFirstOrThrow()).count);
+}
+
+function placesTaken(db: Database | Transaction<Schema>, teamId: string) {
+  return db
     .selectFrom('sandboxes')
     .select(({ fn }) => fn.countAll<number>().as('count'))
     .where('teamId', '=', teamId)
-    .where('state', 'in', PLACE_TAKING)
-    .executeTakeFirstOrThrow();
-  return Number(count);
+    .where('state', 'in', PLACE_TAKING);
 }
 
 function pairHashes(metadata: Record<string, string>): string[] {

@@ -37,6 +37,8 @@ export interface Follower {
 export interface FollowedSandboxes {
   /** The way into a sandbox; from now on the follower is told of it. Undefined when it is not on this machine. */
   follow(sandboxId: string, follower: Follower): GuestAccess | undefined;
+  /** Resolves when the sandbox is as it was asked for inside: nobody may have a way of its own into it before. */
+  settled(sandboxId: string): Promise<void>;
   /** The follower is gone. */
   unfollow(follower: Follower): void;
 }

@@ -380,6 +380,10 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
     return this.#live.get(sandboxId)?.follow(follower);
   }
 
+  async settled(sandboxId: string): Promise<void> {
+    await this.#live.get(sandboxId)?.agent.settled();
+  }
+
   unfollow(follower: Follower): void {
     for (const sandbox of this.#live.values()) sandbox.unfollow(follower);
   }
@@ -410,8 +414,10 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
     record.state = 'running';
     try {
       if (request.network !== undefined) await this.#applyNetwork(sandbox, request.network, signal);
-      // Asked first: the record is written while the sandbox is at work.
-      await Promise.all([agent.configure(guestSettings(record), signal), this.#records.write(record)]);
+      // Not waited for: whatever is asked of the sandbox comes after it.
+      agent.configureFirst(guestSettings(record));
+      agent.settled().catch(() => undefined);
+      await this.#records.write(record);
       this.#pooled.delete(request.sandboxId);
     } catch (error) {
       await this.#remove(record.id, record);
@@ -492,7 +498,11 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
       sandbox.frozen = true;
       this.#paused.set(record.id, record);
       this.#suspension.dropLater(sandbox, () => this.#dropHeld(sandbox));
-    } else if (record.held) await this.#suspension.undoPause(sandbox);
+    } else {
+      // The service may have ended before the sandbox had its settings.
+      sandbox.agent.configureFirst(guestSettings(record));
+      if (record.held) await this.#suspension.undoPause(sandbox);
+    }
   }
 
   /** A sandbox found without its process: a paused one is kept, another is gone with the machine that ran it. */

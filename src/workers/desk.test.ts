@@ -47,6 +47,7 @@ function openDesk() {
           followers.add(follower);
           return { host: '10.0.0.1', agentPort: 1, secret: '00', held: false };
         },
+        settled: async () => undefined,
         unfollow: (follower) => followers.delete(follower),
       },
       usage: async () => ({ cpuUsedPct: 0, memoryTotalBytes: 1, memoryUsedBytes: 1, memoryCacheBytes: 1 }),

@@ -94,8 +94,10 @@ export class Desk implements Follower {
   }
 
   /** Tells the worker the way into a sandbox before anything else that becomes of it, which the order of the channel then keeps. */
-  #introduce<T extends SandboxRow | undefined>(row: T): T {
+  async #introduce<T extends SandboxRow | undefined>(row: T): Promise<T> {
     if (row === undefined || this.#known.has(row.id)) return row;
+    // A failure is met again by whoever asks something of the sandbox.
+    await this.#parts.sandboxes.settled(row.id).catch(() => undefined);
     const access = this.#parts.sandboxes.follow(row.id, this);
     if (access === undefined) return row;
     this.#known.add(row.id);

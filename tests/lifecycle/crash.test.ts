@@ -124,6 +124,25 @@ describeOnRuntimes(
   { env: { SANDBAR_PAUSE_HOLD_SECONDS: '0', SANDBAR_WARM_POOL: '0' } },
 );
 
+describeOnRuntimes(
+  'a service that is killed as it answers a create',
+  (service) => {
+    it('finds the sandbox again as it was asked for', async () => {
+      // One of them is mostly booted ahead: then the answer does not wait for the sandbox.
+      for (let crash = 0; crash < CRASHES; crash++) {
+        const envs = { COLOUR: `green ${crash}` };
+        const sandbox = await Sandbox.create({ ...service().connection, ...LONG, envs });
+        await service().kill9();
+        await service().start();
+        const { stdout } = await sandbox.commands.run('echo $COLOUR; whoami; pwd');
+        expect(stdout).toBe(`green ${crash}\nuser\n/home/user\n`);
+        await sandbox.kill();
+      }
+    });
+  },
+  { env: { SANDBAR_WARM_POOL: '2' } },
+);
+
 function post(service: TestService, id: string, verb: string, body: object = {}): Promise<Response> {
   return service.fetch(`/sandboxes/${id}/${verb}`, {
     method: 'POST',
