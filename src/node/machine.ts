@@ -43,6 +43,7 @@ const STALL_HEADROOM_BYTES = 256 * MIB;
 /** What a sandbox stands on here (network, control groups, disks, runtimes), put together and taken apart in the right order. */
 export class Machine {
   readonly layers: Layers;
+  readonly disks: WritableDisks;
   readonly edits: RootEdits;
   readonly helper: HostHelper;
   readonly groups: ControlGroups;
@@ -58,6 +59,7 @@ export class Machine {
     this.#records = records;
     this.helper = new HostHelper(programs.hostHelper, log);
     this.layers = new Layers(layout, this.helper);
+    this.disks = new WritableDisks(layout.disksDir, this.helper);
     this.edits = new RootEdits(programs.hostHelper);
     this.groups = new ControlGroups(layout.scope);
     this.#roots = new SharedRoots(layout.mergedDir, this.helper);
@@ -75,11 +77,10 @@ export class Machine {
     if (programs.runsc !== undefined)
       this.#runtimes.set('gvisor', new GvisorRuntime(programs.runsc, this.#roots, this.helper));
     if (programs.crun !== undefined) {
-      const disks = new WritableDisks(layout.disksDir, this.helper);
       const runtime = new ContainerRuntime(
         { crun: programs.crun, hostHelper: programs.hostHelper },
         this.groups.hybrid,
-        disks,
+        this.disks,
         this.helper,
       );
       this.#runtimes.set('container', runtime);

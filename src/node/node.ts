@@ -132,7 +132,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
       },
       log,
     );
-    this.#clearing = new Clearing(isBusy, log);
+    this.#clearing = new Clearing(() => this.#pool.isCreating || isBusy(), log);
     this.#relief = new Relief(
       () => this.#live.values(),
       (event) => this.emit('relief', event),
@@ -178,6 +178,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
     for (const directory of [this.#layout.stateDir, this.#layout.sandboxesDir]) await chmod(directory, 0o711);
     this.#machine.helper.start();
     await this.#machine.layers.start();
+    await this.#machine.disks.start();
     await this.#machine.groups.start();
     const found = await this.#records.all();
     const alive: SandboxRecord[] = [];

@@ -120,6 +120,11 @@ export class WarmPool {
     for (const stock of this.#stocks.values()) stock.ready = stock.ready.filter((id) => id !== sandboxId);
   }
 
+  /** A create boots that could not be served from here. */
+  get isCreating(): boolean {
+    return this.#creates > 0;
+  }
+
   /** Holds back while a create that could not be served from here boots. */
   async whileCreating<T>(work: () => Promise<T>): Promise<T> {
     this.#creates++;

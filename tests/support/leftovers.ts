@@ -34,13 +34,17 @@ export async function countLeftovers(stateDir: string): Promise<Leftovers> {
   };
 }
 
-/** The same once it has stopped changing: what a killed sandbox stood on is taken apart in the background. */
+/** What a killed sandbox stood on is taken apart in the background, and that may wait for a second. */
+const SETTLED_MS = 1_500;
+
+/** The same once it has stopped changing. */
 export async function settledLeftovers(stateDir: string): Promise<Leftovers> {
-  for (let last = ''; ; ) {
+  let last = '';
+  for (let since = Date.now(); ; await sleep(300)) {
     const now = await countLeftovers(stateDir);
-    if (JSON.stringify(now) === last) return now;
+    if (JSON.stringify(now) !== last) since = Date.now();
+    else if (Date.now() - since > SETTLED_MS) return now;
     last = JSON.stringify(now);
-    await sleep(300);
   }
 }
 

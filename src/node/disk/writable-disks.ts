@@ -4,6 +4,10 @@ import { runCommand } from '../../core/command.ts';
 import { KeyedQueue } from '../../core/keyed-queue.ts';
 import type { HostHelper } from '../host-helper.ts';
 
+/** Kept of each size that is in use. */
+const SPARES = 2;
+const SPARE_AFTER_MS = 200;
+
 /**
  * The writable part of a container's disk: a file that holds an ext4 file system of just the allowed size. Full is ENOSPC inside and nothing outside, `df` is
  * right, and it goes away with one unlink however many files are in it. The file is sparse: it takes what is written.
@@ -12,6 +16,9 @@ export class WritableDisks {
   readonly #directory: string;
   readonly #helper: HostHelper;
   readonly #queue = new KeyedQueue();
+  /** Copies of the empty ones, made ahead. */
+  readonly #spares = new Map<number, string[]>();
+  #lastSpare = 0;
 
   /** `directory` keeps one empty file system for each size, to copy from. */
   constructor(directory: string, helper: HostHelper) {
@@ -19,9 +26,18 @@ export class WritableDisks {
     this.#helper = helper;
   }
 
+  /** Removes what an earlier run had made ahead. */
+  async start(): Promise<void> {
+    await rm(this.#sparesDirectory, { recursive: true, force: true });
+    await mkdir(this.#sparesDirectory, { recursive: true });
+  }
+
   /** Makes an empty disk in a sandbox's directory. */
   async make(sandboxDirectory: string, sizeMb: number): Promise<void> {
-    await this.#helper.copyFile(await this.#empty(sizeMb), imageOf(sandboxDirectory));
+    const spare = this.#spares.get(sizeMb)?.pop();
+    this.#makeSpareLater(sizeMb);
+    if (spare !== undefined) await rename(spare, imageOf(sandboxDirectory));
+    else await this.#helper.copyFile(await this.#empty(sizeMb), imageOf(sandboxDirectory));
   }
 
   /** Copies the disk of one directory into another. */
@@ -43,7 +59,6 @@ export class WritableDisks {
     const target = path.join(sandboxDirectory, 'disk');
     await Promise.all([raw, target].map((directory) => mkdir(directory, { recursive: true })));
     await this.#helper.mountImage(imageOf(sandboxDirectory), raw, 'discard', options);
-    for (const part of ['upper', 'work']) await mkdir(path.join(raw, part), { recursive: true, mode: 0o755 });
     await this.#helper.idmap(raw, target, ids, 'rw');
   }
 
@@ -56,9 +71,28 @@ export class WritableDisks {
     await rm(imageOf(sandboxDirectory), { force: true });
   }
 
-  /** An empty file system of the size, made once. */
+  get #sparesDirectory(): string {
+    return path.join(this.#directory, 'spare');
+  }
+
+  /** Not at once: whoever took one is still booting. */
+  #makeSpareLater(sizeMb: number): void {
+    setTimeout(() => void this.#makeSpare(sizeMb).catch(() => undefined), SPARE_AFTER_MS).unref();
+  }
+
+  /** A spare that cannot be made is not missed: the disk is copied when it is wanted, and fails then. */
+  async #makeSpare(sizeMb: number): Promise<void> {
+    const spares = this.#spares.get(sizeMb) ?? [];
+    this.#spares.set(sizeMb, spares);
+    if (spares.length >= SPARES) return;
+    const file = path.join(this.#sparesDirectory, `${sizeMb}-${this.#lastSpare++}.ext4`);
+    await this.#helper.copyFile(await this.#empty(sizeMb), file);
+    spares.push(file);
+  }
+
+  /** An empty file system of the size, with the two directories of an overlay, made once. */
   #empty(sizeMb: number): Promise<string> {
-    const file = path.join(this.#directory, `empty-${sizeMb}.ext4`);
+    const file = path.join(this.#directory, `overlay-${sizeMb}.ext4`);
     return this.#queue.run(file, async () => {
       if (await exists(file)) return file;
       await mkdir(this.#directory, { recursive: true });
@@ -67,6 +101,8 @@ export class WritableDisks {
       const handle = await open(fresh, 'w');
       await handle.truncate(sizeMb * 1024 * 1024);
       await handle.close();
+      const content = path.join(this.#directory, `content-${sizeMb}`);
+      for (const part of ['upper', 'work']) await mkdir(path.join(content, part), { recursive: true, mode: 0o755 });
       const journalMb = sizeMb >= 256 ? 4 : 1;
       await runCommand('mkfs.ext4', [
         '-q',
@@ -76,8 +112,10 @@ export class WritableDisks {
         ...(sizeMb >= 64 ? ['-J', `size=${Math.max(4, journalMb)}`] : ['-O', '^has_journal']),
         ...['-O', '^resize_inode,sparse_super2'],
         ...['-E', 'lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0'],
+        ...['-d', content],
         fresh,
       ]);
+      await rm(content, { recursive: true });
       await rename(fresh, file);
       return file;
     });
