@@ -19,6 +19,7 @@ export const WHAT = {
   buildLast: 'build, last step changed',
   direct: '1 kB requests, directly',
   gateway: '1 kB requests, through the gateway',
+  gatewayOfWorkers: '1 kB requests, through the gateway of two workers',
   proxied: '1 kB requests, through nginx',
   idle: (count: number) => `idle memory, ${count} sandboxes`,
   service: (count: number) => `the service's own memory, ${count} sandboxes`,

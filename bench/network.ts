@@ -23,6 +23,14 @@ export interface NetworkSize {
 const CONNECTIONS = 32;
 const MB = 1024 * 1024;
 const ROUNDS = 3;
+const WORKERS = 2;
+
+interface LoadTarget {
+  address: string;
+  port: number;
+  host: string;
+  seconds: number;
+}
 
 /** A server inside that answers at once, so that what is measured is the way to it. */
 const SERVER = `
@@ -43,7 +51,8 @@ export async function measureNetwork(runtime: RuntimeName, size: NetworkSize): P
       env: { SANDBAR_NAME_SERVERS: TestInternet.dns, NODE_EXTRA_CA_CERTS: internet.authorityFile },
     });
     try {
-      return [...(await gateway(service, runtime, size)), ...(await egress(service, runtime, size))];
+      const rows = [...(await gateway(service, runtime, size)), ...(await egress(service, runtime, size))];
+      return [...rows, await gatewayOfWorkers(runtime, size)];
     } finally {
       await service.dispose();
     }
@@ -53,22 +62,12 @@ export async function measureNetwork(runtime: RuntimeName, size: NetworkSize): P
 }
 
 async function gateway(service: TestService, where: string, { seconds }: NetworkSize): Promise<Row[]> {
-  const sandbox = await Sandbox.create('base', { timeoutMs: 600_000, ...service.connection });
-  await sandbox.files.write('/home/user/server.mjs', SERVER);
-  const started = await sandbox.commands.run('node /home/user/server.mjs', { background: true, timeoutMs: 0 });
-  while (!started.stdout.includes('ready')) await delay(20);
+  const sandbox = await startServer(service);
   const guest = addressOf(service, sandbox.sandboxId);
-  const host = `3000-${sandbox.sandboxId}.${service.domain}`;
+  const host = hostOf(service, sandbox);
   const rows: Row[] = [];
-  const add = async (what: string, address: string, port: number) => {
-    const { perSecond, summary } = await load({ address, port, host, seconds });
-    rows.push({
-      what,
-      where,
-      summary,
-      note: `${perSecond.toFixed(0)}/s, ${CONNECTIONS} connections`,
-    });
-  };
+  const add = async (what: string, address: string, port: number) =>
+    rows.push(await loadRow(what, where, { address, port, host, seconds }));
   await add(WHAT.direct, guest, 3000);
   await add(WHAT.gateway, '127.0.0.1', service.port);
   const nginx = await startNginxProxy(`${guest}:3000`);
@@ -81,6 +80,35 @@ async function gateway(service: TestService, where: string, { seconds }: Network
     }
   await sandbox.kill();
   return rows;
+}
+
+/** The same by a service of several processes. */
+async function gatewayOfWorkers(runtime: RuntimeName, { seconds }: NetworkSize): Promise<Row> {
+  const service = await startTestService({ runtime, env: { SANDBAR_WORKERS: String(WORKERS) } });
+  try {
+    const host = hostOf(service, await startServer(service));
+    return await loadRow(WHAT.gatewayOfWorkers, runtime, { address: '127.0.0.1', port: service.port, host, seconds });
+  } finally {
+    await service.dispose();
+  }
+}
+
+/** A sandbox with the server in it. */
+async function startServer(service: TestService): Promise<Sandbox> {
+  const sandbox = await Sandbox.create('base', { timeoutMs: 600_000, ...service.connection });
+  await sandbox.files.write('/home/user/server.mjs', SERVER);
+  const started = await sandbox.commands.run('node /home/user/server.mjs', { background: true, timeoutMs: 0 });
+  while (!started.stdout.includes('ready')) await delay(20);
+  return sandbox;
+}
+
+function hostOf(service: TestService, sandbox: Sandbox): string {
+  return `3000-${sandbox.sandboxId}.${service.domain}`;
+}
+
+async function loadRow(what: string, where: string, target: LoadTarget): Promise<Row> {
+  const { perSecond, summary } = await load(target);
+  return { what, where, summary, note: `${perSecond.toFixed(0)}/s, ${CONNECTIONS} connections` };
 }
 
 async function egress(service: TestService, where: string, { megabytes }: NetworkSize): Promise<Row[]> {
@@ -109,12 +137,7 @@ async function egress(service: TestService, where: string, { megabytes }: Networ
 }
 
 /** Asks as fast as it goes from a process of its own, whose work is not the service's. */
-async function load(target: {
-  address: string;
-  port: number;
-  host: string;
-  seconds: number;
-}): Promise<{ perSecond: number; summary: Summary }> {
+async function load(target: LoadTarget): Promise<{ perSecond: number; summary: Summary }> {
   const child = spawn(
     process.execPath,
     [path.join(import.meta.dirname, 'network-load.ts'), JSON.stringify({ ...target, connections: CONNECTIONS })],
