@@ -30,7 +30,8 @@ try {
   }
   await browser.close();
 } finally {
-  rmSync(home, { recursive: true, force: true });
+  // A process of the browser's may still be writing there as it ends.
+  rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
 }
 
 /** Chromium gives up on a page when an interface of the machine comes or goes, which those of sandboxes do all the time. */
