@@ -1,11 +1,11 @@
 //! `serve`: requests on standard input, answers and events on standard output, one line each, words parted by tabs.
 //!
-//! Request: `ID OP WORD...`. Answer: `ID ok [WORD...]` or `ID error MESSAGE`. Event: `- exit KEY`. The end of input is the end of the program. In a word
-//! `\\` stands for a backslash, `\t` for a tab, `\n` for a line feed.
+//! Request: `ID OP WORD...`. Answer: `ID ok [WORD...]` or `ID error MESSAGE`. Events: `- exit KEY`, `- memory KEY`. The end of input is
+//! the end of the program. In a word `\\` stands for a backslash, `\t` for a tab, `\n` for a line feed.
 
 use crate::run::{Request, Runs};
 use crate::sys::Outcome;
-use crate::watch::Watch;
+use crate::watch::{Kind, Watch};
 use crate::{conntrack, identity, idmap, mounts, slot, sparse};
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{channel, Receiver};
@@ -27,9 +27,13 @@ pub fn serve() -> Outcome<()> {
     let mut pending = Vec::new();
     let mut chunk = [0u8; 65536];
     loop {
-        let (input, ended) = watch.wait()?;
-        for key in ended {
-            say(&format!("-\texit\t{key}"));
+        let (input, told) = watch.wait()?;
+        for (kind, key) in told {
+            let event = match kind {
+                Kind::Exit => "exit",
+                Kind::Memory => "memory",
+            };
+            say(&format!("-\t{event}\t{key}"));
         }
         if !input {
             continue;
@@ -53,6 +57,15 @@ pub fn serve() -> Outcome<()> {
                         .map_err(|_| "bad pid".to_string())
                         .and_then(|pid| watch.watch(key, pid)),
                 ),
+                [id, "watch-memory", key, group, threshold] => {
+                    match watch.watch_memory(key, &unescaped(group), threshold) {
+                        Ok(register) => {
+                            let id = id.to_string();
+                            thread::spawn(move || answer(&id, register()));
+                        }
+                        Err(message) => answer(id, Err(message)),
+                    }
+                }
                 [id, "forget", key] => {
                     watch.forget(key);
                     answer(id, Ok(()));

@@ -24,6 +24,8 @@ export type CgroupVersion = 'v1' | 'v2';
 const CONTROLLERS = ['cpu', 'cpuacct', 'cpuset', 'memory', 'pids', 'freezer'] as const;
 type Controller = (typeof CONTROLLERS)[number];
 
+/** Of a v2 group's limit, in use by other than cache: then it stands there. */
+const V2_SHARE = 0.9;
 const KILL_WAIT_MS = 10_000;
 const CPU_PERIOD_USEC = 100_000;
 
@@ -137,8 +139,9 @@ export class ControlGroup {
   }
 
   /**
-   * Sets the memory limit. With `headroomBytes` the group stalls at the limit and is given time to help itself before the kernel
-   * would kill: in v2 by memory.high below memory.max, in v1 by a group that waits instead of killing (see `stalled`).
+   * Sets the memory limit. With `headroomBytes` the group may go over it by so much for as long as it takes to help it (see `stalled`): in v2
+   * slowed by memory.high, below memory.max; in v1 unhindered, and then it waits instead of killing. Not everything waits: what the kernel
+   * itself needs for the group, such as for a new thread or to deliver a signal, is refused there, and gVisor ends at that.
    */
   setMemory(limitBytes: number, headroomBytes: number): void {
     if (this.#version === 'v2') {
@@ -149,14 +152,39 @@ export class ControlGroup {
         this.#write('memory', 'memory.swap.max', '0');
       return;
     }
-    this.#write('memory', 'memory.limit_in_bytes', String(limitBytes));
+    this.#write('memory', 'memory.limit_in_bytes', String(limitBytes + headroomBytes));
     if (headroomBytes > 0) this.#write('memory', 'memory.oom_control', '1');
   }
 
-  /** Whether the group stands at its memory limit and waits for memory. */
-  async stalled(limitBytes: number): Promise<boolean> {
-    if (this.#version === 'v1') return /^under_oom 1$/m.test(await this.#read('memory', 'memory.oom_control'));
-    return Number(await this.#read('memory', 'memory.current')) >= limitBytes;
+  /**
+   * Whether the group has come to its memory limit by more than cache, which the kernel would take back. By calls that block, as there may be
+   * little time.
+   */
+  stalled(limitBytes: number): boolean {
+    const isV2 = this.#version === 'v2';
+    const used = Number(this.#readNow('memory', isV2 ? 'memory.current' : 'memory.usage_in_bytes'));
+    if (used < limitBytes) return false;
+    const stat = this.#readNow('memory', 'memory.stat');
+    const prefix = isV2 ? '' : 'total_';
+    const cached = counterIn(stat, `${prefix}inactive_file`) + counterIn(stat, `${prefix}active_file`);
+    // There it is slowed down so much at its limit that it would not pass it without the little cache that is left.
+    if (isV2) return used - cached >= limitBytes * V2_SHARE;
+    return used - cached >= limitBytes || /^under_oom 1$/m.test(this.#readNow('memory', 'memory.oom_control'));
+  }
+
+  /** Whether the group has used up so much, and nothing slows it down there: not in v2, nor where the group is gone. */
+  outgrows(bytes: number): boolean {
+    if (this.#version === 'v2') return false;
+    try {
+      return Number(this.#readNow('memory', 'memory.usage_in_bytes')) >= bytes;
+    } catch {
+      return false;
+    }
+  }
+
+  /** The directory by which the kernel can be asked to tell of memory in use; undefined in v2, which slows the group down instead. */
+  get memoryEvents(): string | undefined {
+    return this.#version === 'v1' ? this.#directory('memory') : undefined;
   }
 
   /** How often the kernel killed for want of memory in this group. */
@@ -179,7 +207,7 @@ export class ControlGroup {
   async usage(): Promise<GroupUsage> {
     const pids = await this.pids();
     const stat = await this.#read('memory', 'memory.stat');
-    const counter = (name: string) => Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(stat)?.[1] ?? 0);
+    const counter = (name: string) => counterIn(stat, name);
     if (this.#version === 'v2') {
       const cpu = await this.#read('cpu', 'cpu.stat');
       return {
@@ -260,9 +288,18 @@ export class ControlGroup {
     return readFile(path.join(this.#directory(controller), file), 'utf8');
   }
 
+  #readNow(controller: Controller, file: string): string {
+    return readFileSync(path.join(this.#directory(controller), file), 'utf8');
+  }
+
   #write(controller: Controller, file: string, value: string): void {
     writeFileSync(path.join(this.#directory(controller), file), value);
   }
+}
+
+/** A line `name value` of memory.stat. */
+function counterIn(stat: string, name: string): number {
+  return Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(stat)?.[1] ?? 0);
 }
 
 function killProcess(pid: number): void {

@@ -20,6 +20,12 @@ interface WatchedProcess {
   ended: () => void;
 }
 
+interface WatchedMemory {
+  group: string;
+  threshold: number;
+  changed: () => void;
+}
+
 const START_AGAIN_MS = 100;
 
 /**
@@ -32,6 +38,7 @@ export class HostHelper {
   readonly #log: Log;
   readonly #waiting = new Map<string, Waiting>();
   readonly #watched = new Map<string, WatchedProcess>();
+  readonly #watchedMemory = new Map<string, WatchedMemory>();
   #child: ChildProcessByStdio<Writable, Readable, null> | undefined;
   #next = 1;
   #stopped = false;
@@ -122,8 +129,16 @@ export class HostHelper {
     await this.#watch(key, pid);
   }
 
-  async forgetExit(key: string): Promise<void> {
-    if (this.#watched.delete(key)) await this.#ask('forget', key);
+  /** Calls back each time the use of memory of a v1 control group passes a threshold, and when the group stands still at its limit. */
+  async watchMemory(key: string, group: string, threshold: number, changed: () => void): Promise<void> {
+    this.#watchedMemory.set(key, { group, threshold, changed });
+    await this.#ask('watch-memory', key, group, String(threshold));
+  }
+
+  /** Ends every watch of this key. */
+  async forget(key: string): Promise<void> {
+    const known = [this.#watched.delete(key), this.#watchedMemory.delete(key)];
+    if (known.includes(true)) await this.#ask('forget', key);
   }
 
   /** Runs another program to its end, as `runCommand` does: a fork of the service itself would stop it for milliseconds. */
@@ -190,6 +205,10 @@ export class HostHelper {
       this.#told(detail);
       return;
     }
+    if (id === '-' && verdict === 'memory') {
+      this.#watchedMemory.get(detail)?.changed();
+      return;
+    }
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
     if (verdict === 'ok') waiting?.resolve(words);
@@ -209,6 +228,8 @@ export class HostHelper {
     if (this.#stopped) return;
     this.start();
     for (const [key, { pid }] of this.#watched) void this.#watch(key, pid);
+    for (const [key, { group, threshold }] of this.#watchedMemory)
+      void this.#ask('watch-memory', key, group, String(threshold)).catch(() => undefined);
   }
 }
 

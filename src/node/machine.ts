@@ -16,6 +16,7 @@ import { LiveSandbox } from './live-sandbox.ts';
 import { OPEN_POLICY } from './network/policy.ts';
 import { type NetworkOptions, NetworkSlots } from './network/slots.ts';
 import type { Records, SandboxRecord } from './record.ts';
+import { STALL_HEADROOM_BYTES } from './relief.ts';
 import { ContainerRuntime, IDS_PER_SANDBOX } from './runtime/container.ts';
 import type { BootSource, Runtime } from './runtime/contract.ts';
 import { GvisorRuntime } from './runtime/gvisor.ts';
@@ -37,8 +38,6 @@ export type MachineNetwork = Pick<NetworkOptions, 'range' | 'nameServers' | 'lim
 
 const MIB = 1024 * 1024;
 const READY_SLOTS = 8;
-/** How far a group may go over its limit before the kernel ends something, where it waits first. */
-const STALL_HEADROOM_BYTES = 256 * MIB;
 
 /** What a sandbox stands on here (network, control groups, disks, runtimes), put together and taken apart in the right order. */
 export class Machine {
@@ -167,7 +166,7 @@ export class Machine {
 
   /** Ends whatever runs of a sandbox. Safe to repeat. */
   async end(id: string): Promise<void> {
-    await this.helper.forgetExit(id);
+    await this.helper.forget(id);
     await this.groups.group(id).kill();
   }
 

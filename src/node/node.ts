@@ -519,6 +519,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
         this.#log.error('cannot clear an ended sandbox', { sandbox: sandbox.id, error: messageOf(error) }),
       );
     });
+    this.#relief.watch(sandbox, this.#machine.helper);
   }
 
   /** The sandbox's process is gone. If nobody asked for that, says why, and clears up; a paused one is still on disk. */
@@ -556,8 +557,8 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
         atMs,
       };
     const words = await this.#machine.runtime(runtime).lastWords(sandbox.directory);
-    const unexpected = 'the sandbox process ended unexpectedly';
-    const detail = words ?? (sandbox.strain === undefined ? unexpected : `${sandbox.strain}: ${unexpected}`);
+    const end = words ?? 'the sandbox process ended unexpectedly';
+    const detail = sandbox.strain === undefined ? end : `${sandbox.strain}: ${end}`;
     return { sandboxId, reason: 'crash', detail, atMs };
   }
 

@@ -54,6 +54,8 @@ export class GvisorRuntime implements Runtime {
       options: ['nosuid', 'noexec', 'nodev', 'ro'],
     });
     await writeFile(path.join(bundle, 'config.json'), JSON.stringify(spec), { mode: 0o600 });
+    // Made here, so that its first page is there already: where the sandbox has no memory left it could not write what it ends of.
+    await writeFile(panicFile(request.directory), '\n', { mode: 0o600 });
     const pidFile = path.join(request.directory, 'pid');
     try {
       await this.#helper.run(
@@ -146,6 +148,8 @@ export class GvisorRuntime implements Runtime {
   }
 
   async lastWords(directory: string): Promise<string | undefined> {
+    const panic = (await readFile(panicFile(directory), 'utf8').catch(() => '')).trim().split('\n')[0];
+    if (panic) return `gVisor: ${panic.slice(0, 500)}`;
     const text = await readFile(path.join(directory, 'runsc.log'), 'utf8').catch(() => '');
     const lines = text.trim().split('\n').filter(Boolean);
     const last = lines.at(-1);
@@ -196,6 +200,7 @@ export class GvisorRuntime implements Runtime {
       `--root=${path.join(directory, 'runsc')}`,
       `--log=${path.join(directory, 'runsc.log')}`,
       '--log-format=json',
+      `--panic-log=${panicFile(directory)}`,
       '--platform=systrap',
       '--network=sandbox',
       // The sentry's own root overlay: only it can be checkpointed whole, unlinked files included.
@@ -209,6 +214,11 @@ export class GvisorRuntime implements Runtime {
 }
 
 const ANY_STATUS = Array.from({ length: 256 }, (_, status) => status);
+
+/** What the sandbox's kernel, or the Go runtime below it, says as it ends of a fault of its own. */
+function panicFile(directory: string): string {
+  return path.join(directory, 'panic.log');
+}
 
 /** What runsc says of a failure, without the stack traces that it adds. */
 function reasonIn(stderr: string): string {
