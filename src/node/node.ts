@@ -13,6 +13,7 @@ import type { DataPlane, FollowedSandboxes, Follower, GuestAccess } from './cont
 import { layersInUse } from './disk/layer-users.ts';
 import type { Layers } from './disk/layers.ts';
 import type { RootEdits } from './disk/root-edits.ts';
+import { runFirstProcess } from './first-process.ts';
 import { guestSettings, needsTrust } from './guest-trust.ts';
 import { Image } from './images.ts';
 import { Layout } from './layout.ts';
@@ -460,6 +461,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
         signal,
       );
       if (image?.start !== undefined && !image.memory) await runStartCommand(sandbox.agent, image.start, signal);
+      if (state === 'pooled' && record.runtime === 'gvisor' && !image?.memory) await runFirstProcess(sandbox.agent);
       record.state = state;
       await this.#records.write(record);
       if (state === 'pooled') this.#pooled.add(record.id);
