@@ -98,6 +98,8 @@ export class Desk implements Follower {
     if (row === undefined || this.#known.has(row.id)) return row;
     // A failure is met again by whoever asks something of the sandbox.
     await this.#parts.sandboxes.settled(row.id).catch(() => undefined);
+    // From here on nothing comes in between; another request may have been faster.
+    if (this.#known.has(row.id)) return row;
     const access = this.#parts.sandboxes.follow(row.id, this);
     if (access === undefined) return row;
     this.#known.add(row.id);
