@@ -100,6 +100,8 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
   readonly #live = new Map<string, LiveSandbox>();
   /** Paused sandboxes, whether they are held in memory or only on disk. */
   readonly #paused = new Map<string, SandboxRecord>();
+  /** Sandboxes that were handed over and do not have their settings yet. */
+  #settling = 0;
   readonly #queue = new KeyedQueue();
   #stopping = false;
 
@@ -416,15 +418,24 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
     record.state = 'running';
     try {
       if (request.network !== undefined) await this.#applyNetwork(sandbox, request.network, signal);
-      // Not waited for: whatever is asked of the sandbox comes after it.
       agent.configureFirst(guestSettings(record));
-      agent.settled().catch(() => undefined);
+      const settled = this.#settle(sandbox);
       await this.#records.write(record);
+      // Whatever is asked of the sandbox comes after it: so one that is alone does not wait for it. Of many, those who came first are to have the
+      // use of theirs before others are begun.
+      if (this.#settling > 1) await settled;
       this.#pooled.delete(request.sandboxId);
     } catch (error) {
       await this.#remove(record.id, record);
       throw error;
     }
+  }
+
+  /** Never fails: what could not be set is met again by whoever asks something of the sandbox. */
+  async #settle({ agent }: LiveSandbox): Promise<void> {
+    this.#settling++;
+    await agent.settled().catch(() => undefined);
+    this.#settling--;
   }
 
   async #create(request: CreateOnNode, state: 'running' | 'pooled', signal?: AbortSignal): Promise<void> {
