@@ -49,4 +49,25 @@ describe('places', () => {
     await expect(places.run(() => Promise.reject(new Error('no')))).rejects.toThrow('no');
     expect(await places.run(async () => 'yes')).toBe('yes');
   });
+
+  it('are left to those who wait, for a time', async () => {
+    const places = new Places(1, 60_000);
+    await places.letOthersIn(60_000);
+    const [first, second] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const order: string[] = [];
+    const all = [first, second].map(({ promise }, index) =>
+      places.run(async () => {
+        order.push(`${index} begins`);
+        await promise;
+      }),
+    );
+    const polite = places.letOthersIn(60_000).then(() => order.push('polite'));
+    await places.letOthersIn(1);
+    expect(order).toEqual(['0 begins']);
+    first.resolve();
+    await polite;
+    expect(order).toEqual(['0 begins', '1 begins', 'polite']);
+    second.resolve();
+    await Promise.all(all);
+  });
 });

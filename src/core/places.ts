@@ -1,6 +1,8 @@
 /** A number of places for work. Who finds none free waits, and is let in in the order of coming. */
 export class Places {
   readonly #waiting: (() => void)[] = [];
+  /** Those who let others go first. */
+  readonly #polite = new Set<() => void>();
   readonly #heldMs: number;
   #free: number;
 
@@ -21,6 +23,7 @@ export class Places {
       const next = this.#waiting.shift();
       if (next === undefined) this.#free++;
       else next();
+      if (this.#waiting.length === 0) for (const goOn of this.#polite) goOn();
     };
     const tooLong = setTimeout(leave, this.#heldMs);
     try {
@@ -29,5 +32,16 @@ export class Places {
       clearTimeout(tooLong);
       leave();
     }
+  }
+
+  /** Resolves when nobody waits for a place, after `longestMs` at the latest. */
+  async letOthersIn(longestMs: number): Promise<void> {
+    if (this.#waiting.length === 0) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const longEnough = setTimeout(resolve, longestMs);
+    this.#polite.add(resolve);
+    await promise;
+    clearTimeout(longEnough);
+    this.#polite.delete(resolve);
   }
 }

@@ -117,6 +117,8 @@ export class SandboxService implements Sandboxes, SandboxDirectory {
 
   async kill(teamId: string, sandboxId: string): Promise<void> {
     await this.get(teamId, sandboxId);
+    // What ends has time: it does not take the processors from many that begin.
+    await this.#creating.letOthersIn(LONG_CREATE_MS);
     await this.#queue.run(sandboxId, async () => {
       const row = await this.get(teamId, sandboxId);
       const killing = { endReason: 'user' } as const;
