@@ -1,6 +1,7 @@
 //! Id-mapped bind mounts: the same read-only layer, seen with the owners of one sandbox's user namespace.
 
 use crate::sys::{c_string, check, open, Fd, Outcome};
+use std::cell::RefCell;
 use std::fs;
 use std::mem;
 
@@ -20,7 +21,26 @@ struct MountAttr {
 
 /// Mounts `source` at `target`, with id 0 of the files shown as `base`, 1 as `base + 1` and so on for `count` ids.
 pub fn idmap(source: &str, target: &str, base: u32, count: u32, read_only: bool) -> Outcome<()> {
-    let namespace = user_namespace(base, count)?;
+    NAMESPACE.with(|kept| {
+        let mut kept = kept.borrow_mut();
+        match &*kept {
+            Some((ids, namespace)) if *ids == (base, count) => {
+                idmap_by(namespace, source, target, read_only)
+            }
+            _ => {
+                let (_, namespace) = kept.insert(((base, count), user_namespace(base, count)?));
+                idmap_by(namespace, source, target, read_only)
+            }
+        }
+    })
+}
+
+thread_local! {
+    /// The last one made by this thread: a sandbox has several mounts with the same ids, one after the other.
+    static NAMESPACE: RefCell<Option<((u32, u32), Fd)>> = const { RefCell::new(None) };
+}
+
+fn idmap_by(namespace: &Fd, source: &str, target: &str, read_only: bool) -> Outcome<()> {
     let from = c_string(source)?;
     let to = c_string(target)?;
     let empty = c_string("")?;

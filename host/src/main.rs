@@ -10,6 +10,7 @@ mod archive;
 mod conntrack;
 mod copy;
 mod enter;
+mod files;
 mod glob;
 mod identity;
 mod idmap;

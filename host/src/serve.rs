@@ -1,12 +1,13 @@
 //! `serve`: requests on standard input, answers and events on standard output, one line each, words parted by tabs.
 //!
 //! Request: `ID OP WORD...`. Answer: `ID ok [WORD...]` or `ID error MESSAGE`. Events: `- exit KEY`, `- memory KEY`. The end of input is
-//! the end of the program. In a word `\\` stands for a backslash, `\t` for a tab, `\n` for a line feed.
+//! the end of the program. The request `batch` holds several: `COUNT OP WORD...` for each, with the number of its words; they are done in this order,
+//! and the first that fails is the last. In a word `\\` stands for a backslash, `\t` for a tab, `\n` for a line feed.
 
 use crate::run::{Request, Runs};
 use crate::sys::Outcome;
 use crate::watch::{Kind, Watch};
-use crate::{conntrack, identity, idmap, mounts, slot, sparse};
+use crate::{conntrack, files, identity, idmap, mounts, slot, sparse};
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Mutex};
@@ -105,8 +106,31 @@ fn work(receiver: &Mutex<Receiver<String>>) {
     }
 }
 
+fn batch(mut words: &[&str]) -> Outcome<()> {
+    while let [count, op, rest @ ..] = words {
+        let count: usize = count
+            .parse()
+            .map_err(|_| format!("'{count}' is not a number"))?;
+        if count > rest.len() {
+            return Err(format!("{op} lacks words"));
+        }
+        perform(op, &rest[..count])?;
+        words = &rest[count..];
+    }
+    match words {
+        [] => Ok(()),
+        _ => Err("half an order".to_string()),
+    }
+}
+
 fn perform(op: &str, words: &[&str]) -> Outcome<()> {
     match (op, words) {
+        ("batch", orders) => batch(orders),
+        ("make-directory", [path]) => files::make_directory(path),
+        ("write", [path, text]) => files::write(path, text),
+        ("rename", [from, to]) => files::rename(from, to),
+        ("remove", [path]) => files::remove(path),
+        ("remove-group", [path]) => files::remove_group(path),
         ("idmap", [source, target, base, count, access]) => {
             let number = |text: &str| {
                 text.parse::<u32>()
@@ -243,5 +267,20 @@ mod tests {
         assert!(!escaped(text).contains(|c| c == '\t' || c == '\n'));
         assert_eq!(unescaped(&escaped(text)), text);
         assert_eq!(unescaped("/plain/path"), "/plain/path");
+    }
+
+    #[test]
+    fn a_batch_goes_on_until_one_fails() {
+        let place = std::env::temp_dir().join(format!("sandbar-batch-{}", std::process::id()));
+        let at = |name: &str| place.join(name).to_str().unwrap().to_string();
+        let (directory, file, lost) = (at(""), at("file"), at("none/file"));
+        batch(&["1", "make-directory", &directory, "2", "write", &file, ""]).unwrap();
+        let failed = batch(&["2", "write", &lost, "x", "1", "remove", &file]).unwrap_err();
+        assert!(failed.contains(&lost) && place.join("file").exists());
+        assert!(batch(&["2", "remove", &file]).is_err());
+        assert!(batch(&["1"]).is_err());
+        assert!(batch(&["0", "batch", "1", "nonsense", "x"]).is_err());
+        batch(&["1", "remove", &directory]).unwrap();
+        assert!(!place.exists());
     }
 }

@@ -35,13 +35,18 @@ export class ControlGroups {
   readonly #scope: string;
   /** Directory of each controller's hierarchy; in v2 the same one for all. */
   readonly #mounts: Map<Controller, string>;
+  /** Directories of all hierarchies, of those included that we set nothing in: runsc makes a group in each. */
+  readonly #hierarchies: string[];
+  readonly #cpuTotal = cpus().length;
   #nextCpu = 0;
 
   constructor(scope: string) {
     this.#scope = `sandbar-${scope}`;
-    const found = findHierarchies(readFileSync('/proc/self/mounts', 'utf8'));
+    const table = readFileSync('/proc/self/mounts', 'utf8');
+    const found = findHierarchies(table);
     this.version = found.version;
     this.#mounts = found.mounts;
+    this.#hierarchies = [...new Set([...this.#mounts.values(), ...otherHierarchies(table)])];
     const missing = (['cpu', 'memory', 'pids'] as const).filter((controller) => !this.#mounts.has(controller));
     if (missing.length > 0)
       throw new SandbarError('unavailable', `control group controllers are missing: ${missing.join(', ')}`);
@@ -74,27 +79,26 @@ export class ControlGroups {
   /** Names of the sandboxes that have a group. */
   async names(): Promise<string[]> {
     const found = new Set<string>();
-    for (const mount of new Set([...this.#mounts.values(), ...otherHierarchies()])) {
+    for (const mount of this.#hierarchies) {
       const entries = await readdir(path.join(mount, this.#scope), { withFileTypes: true }).catch(() => []);
       for (const entry of entries) if (entry.isDirectory()) found.add(entry.name);
     }
     return [...found];
   }
 
-  /** Removes what the runtime made in hierarchies that we do not use. */
-  async removeStray(sandboxId: string): Promise<void> {
-    for (const mount of otherHierarchies()) await removeGroup(path.join(mount, this.#scope, sandboxId));
+  /** Every directory that a sandbox's group may have, those included that a runtime made in hierarchies that we do not use. */
+  directoriesOf(sandboxId: string): string[] {
+    return this.#hierarchies.map((mount) => path.join(mount, this.#scope, sandboxId));
   }
 
   /** Removes the scope's own groups; leaves them where a sandbox still lives. */
   async removeScope(): Promise<void> {
-    for (const mount of new Set([...this.#mounts.values(), ...otherHierarchies()]))
-      await rmdir(path.join(mount, this.#scope)).catch(() => undefined);
+    for (const mount of this.#hierarchies) await rmdir(path.join(mount, this.#scope)).catch(() => undefined);
   }
 
   /** CPUs for a sandbox that has fewer than the machine, spread over all of them; undefined when it may use every one. */
   pickCpus(count: number): string | undefined {
-    const total = cpus().length;
+    const total = this.#cpuTotal;
     if (count >= total || !this.#mounts.has('cpuset')) return undefined;
     const picked = Array.from({ length: count }, (_, index) => (this.#nextCpu + index) % total);
     this.#nextCpu = (this.#nextCpu + count) % total;
@@ -240,19 +244,20 @@ export class ControlGroup {
     return (await this.#read('freezer', 'freezer.state')).trim() !== 'THAWED';
   }
 
-  async processes(): Promise<number[]> {
-    const text = await this.#read('pids', 'cgroup.procs').catch((error) => {
-      if (errnoOf(error) === 'ENOENT') return '';
+  processes(): number[] {
+    try {
+      return this.#readNow('pids', 'cgroup.procs').split('\n').filter(Boolean).map(Number);
+    } catch (error) {
+      if (errnoOf(error) === 'ENOENT') return [];
       throw error;
-    });
-    return text.split('\n').filter(Boolean).map(Number);
+    }
   }
 
   /** Ends every process of the group and resolves when the last is gone. */
   async kill(): Promise<void> {
     const giveUpAt = Date.now() + KILL_WAIT_MS;
     for (let waitMs = 1; ; waitMs = Math.min(waitMs * 2, 50)) {
-      const pids = await this.processes();
+      const pids = this.processes();
       if (pids.length === 0) return;
       if (Date.now() > giveUpAt) throw new SandbarError('internal', `processes ${pids.join(', ')} do not end`);
       for (const pid of pids) killProcess(pid);
@@ -262,17 +267,12 @@ export class ControlGroup {
     }
   }
 
-  /** Removes the group. Everything in it must have ended. */
-  async remove(): Promise<void> {
-    for (const directory of new Set(this.#directories.values())) await removeGroup(directory);
-  }
-
   async #setFrozen(file: string, value: string, stateFile: string, reached: RegExp): Promise<void> {
     const giveUpAt = Date.now() + KILL_WAIT_MS;
     for (let waitMs = 1; ; waitMs = Math.min(waitMs * 2, 20)) {
       // A v1 freezer that meets a forking process stays FREEZING until it is asked again.
       this.#write('freezer', file, value);
-      if (reached.test(await this.#read('freezer', stateFile))) return;
+      if (reached.test(this.#readNow('freezer', stateFile))) return;
       if (Date.now() > giveUpAt) throw new SandbarError('internal', `control group did not become ${value}`);
       await delay(waitMs);
     }
@@ -328,10 +328,10 @@ export function findHierarchies(mountTable: string): { version: CgroupVersion; m
   return { version: 'v2', mounts: all };
 }
 
-/** v1 hierarchies that we set nothing in, but runsc makes a group in each. */
-function otherHierarchies(): string[] {
+/** v1 hierarchies that we set nothing in. */
+function otherHierarchies(mountTable: string): string[] {
   const found: string[] = [];
-  for (const line of readFileSync('/proc/self/mounts', 'utf8').split('\n')) {
+  for (const line of mountTable.split('\n')) {
     const [, directory = '', type, options = ''] = line.split(' ');
     if (type === 'cgroup' && !CONTROLLERS.some((controller) => options.split(',').includes(controller)))
       found.push(directory);
@@ -347,19 +347,4 @@ async function enableControllers(directory: string): Promise<void> {
 function inheritCpuset(parent: string, directory: string): void {
   for (const file of ['cpuset.cpus', 'cpuset.mems'])
     writeFileSync(path.join(directory, file), readFileSync(path.join(parent, file), 'utf8').trim());
-}
-
-/** rmdir of a group, which the kernel refuses for a moment after its last process has gone. */
-async function removeGroup(directory: string): Promise<void> {
-  for (const entry of await readdir(directory, { withFileTypes: true }).catch(() => []))
-    if (entry.isDirectory()) await removeGroup(path.join(directory, entry.name));
-  for (let attempt = 0; ; attempt++) {
-    try {
-      return await rmdir(directory);
-    } catch (error) {
-      if (errnoOf(error) === 'ENOENT') return;
-      if (attempt >= 50) throw error;
-      await delay(Math.min(5 * (attempt + 1), 50));
-    }
-  }
 }

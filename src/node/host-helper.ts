@@ -4,6 +4,7 @@ import type { Readable, Writable } from 'node:stream';
 import { COMMAND_TIMEOUT_MS, type CommandOptions, type CommandResult, commandFailure } from '../core/command.ts';
 import { SandbarError } from '../core/errors.ts';
 import type { Log } from '../core/log.ts';
+import type { Order } from './host-orders.ts';
 
 interface Waiting {
   resolve: (words: string[]) => void;
@@ -67,33 +68,9 @@ export class HostHelper {
     await gone;
   }
 
-  /** Mounts a directory again as a user namespace that begins at `base` sees it. */
-  idmap(source: string, target: string, ids: { base: number; count: number }, access: 'ro' | 'rw'): Promise<void> {
-    return this.#ask('idmap', source, target, String(ids.base), String(ids.count), access);
-  }
-
-  /** Mounts an overlay. Where its upper directory is id-mapped, `owner` is the id that may write there. */
-  overlay(target: string, options: string, owner?: number): Promise<void> {
-    return this.#ask('overlay', target, options, ...(owner === undefined ? [] : [String(owner)]));
-  }
-
-  /** Mounts a file that holds an ext4 file system. Unless it is fresh it may still be mounted in some other namespace: that is then shared. */
-  mountImage(file: string, target: string, options: string, { isFresh }: { isFresh: boolean }): Promise<void> {
-    return this.#ask(isFresh ? 'loop' : 'loop-again', file, target, options);
-  }
-
-  /** Takes a mount away; what is not mounted is success. */
-  unmount(target: string): Promise<void> {
-    return this.#ask('unmount', target);
-  }
-
-  /** Copies a file, its holes kept. */
-  copyFile(source: string, target: string): Promise<void> {
-    return this.#ask('copy', source, target);
-  }
-
-  syncFilesystem(directory: string): Promise<void> {
-    return this.#ask('sync', directory);
+  /** Does these in this order; the first that fails is the last. */
+  async do(...orders: Order[]): Promise<void> {
+    await this.#ask('batch', ...orders.flatMap(([verb, ...words]) => [String(words.length), verb, ...words]));
   }
 
   /** Where a TCP connection was going that was redirected to this machine, by both its ends. */

@@ -31,6 +31,11 @@ export class Layout {
     return path.join(this.stateDir, 'disks');
   }
 
+  /** Files shown to containers in place of the machine's own. */
+  get procFilesDir(): string {
+    return path.join(this.stateDir, 'proc-files');
+  }
+
   get sandboxesDir(): string {
     return path.join(this.stateDir, 'sandboxes');
   }

@@ -1,4 +1,4 @@
-import { readdir, rm } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import path from 'node:path';
 import { Authority } from '../core/certificates.ts';
 import type { RuntimeName } from '../core/config.ts';
@@ -11,6 +11,7 @@ import { SharedRoots } from './disk/shared-roots.ts';
 import { WritableDisks } from './disk/writable-disks.ts';
 import { guestSettings, needsTrust, trustInside } from './guest-trust.ts';
 import { HostHelper } from './host-helper.ts';
+import { remove, removeGroup, unmount } from './host-orders.ts';
 import type { Layout } from './layout.ts';
 import { LiveSandbox } from './live-sandbox.ts';
 import { OPEN_POLICY } from './network/policy.ts';
@@ -20,6 +21,7 @@ import { STALL_HEADROOM_BYTES } from './relief.ts';
 import { ContainerRuntime, IDS_PER_SANDBOX } from './runtime/container.ts';
 import type { BootSource, Runtime } from './runtime/contract.ts';
 import { GvisorRuntime } from './runtime/gvisor.ts';
+import { ProcFiles } from './runtime/proc-files.ts';
 
 /** Far from the machine's own users. */
 const FIRST_ID = 2 ** 28;
@@ -80,6 +82,7 @@ export class Machine {
         { crun: programs.crun, hostHelper: programs.hostHelper },
         this.groups.hybrid,
         this.disks,
+        new ProcFiles(layout.procFilesDir),
         this.helper,
       );
       this.#runtimes.set('container', runtime);
@@ -179,8 +182,7 @@ export class Machine {
     // A directory without a record says nothing of its runtime: each clears what it finds.
     const runtimes = record === undefined ? [...this.#runtimes.values()] : [this.runtime(record.runtime)];
     for (const runtime of runtimes) await runtime.clear(id, this.#layout.sandboxDir(id), options);
-    await this.groups.group(id).remove();
-    await this.groups.removeStray(id);
+    await this.helper.do(...this.groups.directoriesOf(id).map(removeGroup));
     if (record?.slot !== undefined) this.slots.release(record.slot);
   }
 
@@ -195,8 +197,7 @@ export class Machine {
     for (const name of await readdir(this.#layout.mergedDir).catch(() => [])) {
       const view = path.join(this.#layout.mergedDir, name);
       if (inUse.has(view)) continue;
-      await this.helper.unmount(view);
-      await rm(view, { recursive: true, force: true });
+      await this.helper.do(unmount(view), remove(view));
     }
   }
 

@@ -15,6 +15,7 @@ import type { Layers } from './disk/layers.ts';
 import type { RootEdits } from './disk/root-edits.ts';
 import { runFirstProcess } from './first-process.ts';
 import { guestSettings, needsTrust } from './guest-trust.ts';
+import { remove } from './host-orders.ts';
 import { Image } from './images.ts';
 import { Layout } from './layout.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
@@ -187,7 +188,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
     const alive: SandboxRecord[] = [];
     const dead: [string, SandboxRecord | undefined][] = [];
     for (const [id, record] of found) {
-      const processes = await this.#machine.groups.group(id).processes();
+      const processes = this.#machine.groups.group(id).processes();
       if (record !== undefined && isKept(record) && processes.includes(record.pid)) alive.push(record);
       else dead.push([id, record]);
     }
@@ -600,7 +601,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
 
   async #clear(id: string, record: SandboxRecord | undefined): Promise<void> {
     await this.#machine.takeDown(id, record);
-    await this.#records.remove(id);
+    await this.#machine.helper.do(remove(this.#layout.sandboxDir(id)));
   }
 
   /** Groups, views and half-made snapshots left without an owner. */

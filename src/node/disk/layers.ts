@@ -7,6 +7,7 @@ import { errnoOf, SandbarError } from '../../core/errors.ts';
 import { randomHex } from '../../core/ids.ts';
 import { KeyedQueue } from '../../core/keyed-queue.ts';
 import type { HostHelper } from '../host-helper.ts';
+import { overlay, unmount } from '../host-orders.ts';
 import type { Layout } from '../layout.ts';
 import { AGENT_PATH } from '../runtime/oci-spec.ts';
 
@@ -212,11 +213,11 @@ export class Layers {
       await mkdir(workdir);
     }
     const above = upper === undefined ? '' : `,upperdir=${path.join(place, upper)},workdir=${workdir}`;
-    await this.#helper.overlay(root, `${lower}${above}`);
+    await this.#helper.do(overlay(root, `${lower}${above}`));
     try {
       return await work(root);
     } finally {
-      await this.#helper.unmount(root);
+      await this.#helper.do(unmount(root));
       await rm(root, { recursive: true, force: true });
       await rm(workdir, { recursive: true, force: true });
     }
@@ -224,7 +225,7 @@ export class Layers {
 
   async #discard(place: string): Promise<void> {
     if (!existsSync(place)) return;
-    await this.#helper.unmount(path.join(place, 'root'));
+    await this.#helper.do(unmount(path.join(place, 'root')));
     await rm(place, { recursive: true, force: true });
   }
 

@@ -3,6 +3,7 @@ import { mkdir, rmdir } from 'node:fs/promises';
 import path from 'node:path';
 import { KeyedQueue } from '../../core/keyed-queue.ts';
 import type { HostHelper } from '../host-helper.ts';
+import { overlay, unmount } from '../host-orders.ts';
 
 /**
  * Read-only merged views of template layers, one for each distinct stack, shared by every sandbox that runs on it (and their page cache
@@ -32,9 +33,8 @@ export class SharedRoots {
         return;
       }
       await mkdir(view, { recursive: true });
-      await this.#helper.unmount(view);
       // lowerdir names the topmost first.
-      await this.#helper.overlay(view, `lowerdir=${[...layers].reverse().join(':')}`);
+      await this.#helper.do(unmount(view), overlay(view, `lowerdir=${[...layers].reverse().join(':')}`));
       this.#users.set(view, new Set([user]));
     });
     return view;
@@ -56,7 +56,7 @@ export class SharedRoots {
         users.delete(user);
         if (users.size > 0) return;
         this.#users.delete(view);
-        await this.#helper.unmount(view);
+        await this.#helper.do(unmount(view));
         await rmdir(view);
       });
     }

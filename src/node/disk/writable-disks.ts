@@ -3,6 +3,17 @@ import path from 'node:path';
 import { runCommand } from '../../core/command.ts';
 import { KeyedQueue } from '../../core/keyed-queue.ts';
 import type { HostHelper } from '../host-helper.ts';
+import {
+  copyFile,
+  type IdRange,
+  idmap,
+  makeDirectory,
+  mountImage,
+  type Order,
+  remove,
+  rename as renameOrder,
+  unmount,
+} from '../host-orders.ts';
 
 /** Kept of each size that is in use. */
 const SPARES = 2;
@@ -32,43 +43,47 @@ export class WritableDisks {
     await mkdir(this.#sparesDirectory, { recursive: true });
   }
 
-  /** Makes an empty disk in a sandbox's directory. */
-  async make(sandboxDirectory: string, sizeMb: number): Promise<void> {
+  /** What makes an empty disk in a sandbox's directory. */
+  async make(sandboxDirectory: string, sizeMb: number): Promise<Order> {
     const spare = this.#spares.get(sizeMb)?.pop();
     this.#makeSpareLater(sizeMb);
-    if (spare !== undefined) await rename(spare, imageOf(sandboxDirectory));
-    else await this.#helper.copyFile(await this.#empty(sizeMb), imageOf(sandboxDirectory));
+    const image = imageOf(sandboxDirectory);
+    return spare === undefined ? copyFile(await this.#empty(sizeMb), image) : renameOrder(spare, image);
   }
 
-  /** Copies the disk of one directory into another. */
-  async copy(from: string, to: string): Promise<void> {
-    await this.#helper.copyFile(imageOf(from), imageOf(to));
+  /** What copies the disk of one directory into another. */
+  copy(from: string, to: string): Order {
+    return copyFile(imageOf(from), imageOf(to));
   }
 
   /**
-   * Mounts the disk of a sandbox at `<directory>/disk`, with `upper` and `work` for an overlay. Files keep the ids that the sandbox itself sees, and the
+   * What mounts the disk of a sandbox at `<directory>/disk`, with `upper` and `work` for an overlay. Files keep the ids that the sandbox itself sees, and the
    * mount maps them into its range: so a disk can be copied to a sandbox with another range, or come back after a reboot with another.
    * A fresh one has not been mounted before.
    */
-  async mount(
-    sandboxDirectory: string,
-    ids: { base: number; count: number },
-    options: { isFresh: boolean },
-  ): Promise<void> {
-    const raw = path.join(sandboxDirectory, 'raw');
+  mount(sandboxDirectory: string, ids: IdRange, options: { isFresh: boolean }): Order[] {
+    const raw = rawOf(sandboxDirectory);
     const target = path.join(sandboxDirectory, 'disk');
-    await Promise.all([raw, target].map((directory) => mkdir(directory, { recursive: true })));
-    await this.#helper.mountImage(imageOf(sandboxDirectory), raw, 'discard', options);
-    await this.#helper.idmap(raw, target, ids, 'rw');
+    return [
+      makeDirectory(raw),
+      makeDirectory(target),
+      // Sandboxes live too shortly for a thread that writes zeros over unused inodes.
+      mountImage(imageOf(sandboxDirectory), raw, 'discard,noinit_itable', options),
+      idmap(raw, target, ids, 'rw'),
+    ];
   }
 
-  async unmount(sandboxDirectory: string): Promise<void> {
-    await this.#helper.unmount(path.join(sandboxDirectory, 'disk'));
-    await this.#helper.unmount(path.join(sandboxDirectory, 'raw'));
+  /** What takes away the mount with the sandbox's ids: an overlay that was made of it keeps what it needs. */
+  unmountMapped(sandboxDirectory: string): Order {
+    return unmount(path.join(sandboxDirectory, 'disk'));
   }
 
-  async remove(sandboxDirectory: string): Promise<void> {
-    await rm(imageOf(sandboxDirectory), { force: true });
+  unmount(sandboxDirectory: string): Order[] {
+    return [this.unmountMapped(sandboxDirectory), unmount(rawOf(sandboxDirectory))];
+  }
+
+  remove(sandboxDirectory: string): Order {
+    return remove(imageOf(sandboxDirectory));
   }
 
   get #sparesDirectory(): string {
@@ -86,7 +101,7 @@ export class WritableDisks {
     this.#spares.set(sizeMb, spares);
     if (spares.length >= SPARES) return;
     const file = path.join(this.#sparesDirectory, `${sizeMb}-${this.#lastSpare++}.ext4`);
-    await this.#helper.copyFile(await this.#empty(sizeMb), file);
+    await this.#helper.do(copyFile(await this.#empty(sizeMb), file));
     spares.push(file);
   }
 
@@ -120,6 +135,11 @@ export class WritableDisks {
       return file;
     });
   }
+}
+
+/** Where the file system of a sandbox's disk is seen with the ids that are in it. */
+export function rawOf(sandboxDirectory: string): string {
+  return path.join(sandboxDirectory, 'raw');
 }
 
 function imageOf(sandboxDirectory: string): string {

@@ -65,6 +65,7 @@ const CUT_AFTER_MS = 1_000;
 const MOST_MADE_AT_ONCE = 16;
 const MOST_CLEARED_AT_ONCE = 64;
 const LATER_MS = 200;
+const CLEAR_AFTER_MS = 500;
 const CLEAR_AGAIN_MS = 1_000;
 const NETNS_DIR = '/run/netns';
 const OPEN = new CompiledPolicy(OPEN_POLICY);
@@ -91,7 +92,7 @@ export class NetworkSlots {
   #fence: Fence | undefined;
   #range = new AddressRange('10.213.0.0/16');
   #filling: Promise<void> | undefined;
-  #stopped = false;
+  readonly #stopping = new AbortController();
 
   constructor(options: NetworkOptions, helper: HostHelper, log: Log) {
     this.#options = options;
@@ -145,7 +146,7 @@ export class NetworkSlots {
 
   /** Stops making slots and removes the unused ones; the fence stays up for the sandboxes that go on. */
   async stop(): Promise<void> {
-    this.#stopped = true;
+    this.#stopping.abort();
     clearTimeout(this.#refilling);
     await this.#filling?.catch(() => undefined);
     await this.#clearing;
@@ -283,7 +284,7 @@ export class NetworkSlots {
   }
 
   #refill(): void {
-    if (this.#stopped) return;
+    if (this.#stopping.signal.aborted) return;
     this.#fill().catch((error) => this.#log.error('cannot make network slots', { error: String(error) }));
   }
 
@@ -319,7 +320,7 @@ export class NetworkSlots {
   async #clearReleased(): Promise<void> {
     while (this.#released.size > 0) {
       // One command for many costs what it costs for one, and what begins now comes first.
-      if (!this.#stopped) await delay(LATER_MS);
+      await delay(CLEAR_AFTER_MS, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
       const batch = [...this.#released].slice(0, MOST_CLEARED_AT_ONCE);
       try {
         await Promise.all(batch.map((index) => this.#takeApart(index)));
@@ -332,7 +333,7 @@ export class NetworkSlots {
         }
       } catch (error) {
         this.#log.error('cannot take network slots apart', { slots: batch.join(' '), error: String(error) });
-        if (this.#stopped) return;
+        if (this.#stopping.signal.aborted) return;
         await delay(CLEAR_AGAIN_MS);
       }
     }

@@ -1,14 +1,25 @@
 import { spawn } from 'node:child_process';
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { messageOf, SandbarError } from '../../core/errors.ts';
 import { OWN_TRACES } from '../disk/layers.ts';
 import type { RootEdits } from '../disk/root-edits.ts';
-import type { WritableDisks } from '../disk/writable-disks.ts';
+import { rawOf, type WritableDisks } from '../disk/writable-disks.ts';
 import type { HostHelper } from '../host-helper.ts';
+import {
+  idmap,
+  makeDirectory,
+  type Order,
+  overlay,
+  remove,
+  syncFilesystem,
+  unmount,
+  writeFile,
+} from '../host-orders.ts';
 import type { Booted, BootRequest, RunningSandbox, Runtime } from './contract.ts';
 import { baseSpec, CAPABILITIES, type OciMount } from './oci-spec.ts';
-import { cpuInfo, memInfo } from './proc-files.ts';
+import type { ProcFiles, ShownFiles } from './proc-files.ts';
 import { seccompProfile } from './seccomp.ts';
 
 const BOOT_TIMEOUT_MS = 30_000;
@@ -30,7 +41,10 @@ export class ContainerRuntime implements Runtime {
   readonly #enter: string;
   readonly #showCgroup2: boolean;
   readonly #disks: WritableDisks;
+  readonly #procFiles: ProcFiles;
   readonly #helper: HostHelper;
+  /** Parts of roots that are being unmounted, by the directory of their sandbox. */
+  readonly #unmounting = new Map<string, Promise<unknown>>();
   /** The filter of system calls as the kernel takes it, base64, once crun has compiled it: it need not do that again for each. */
   #filter: string | undefined;
 
@@ -38,12 +52,14 @@ export class ContainerRuntime implements Runtime {
     programs: { crun: string; hostHelper: string },
     showCgroup2: boolean,
     disks: WritableDisks,
+    procFiles: ProcFiles,
     helper: HostHelper,
   ) {
     this.#crun = programs.crun;
     this.#enter = programs.hostHelper;
     this.#showCgroup2 = showCgroup2;
     this.#disks = disks;
+    this.#procFiles = procFiles;
     this.#helper = helper;
   }
 
@@ -52,14 +68,15 @@ export class ContainerRuntime implements Runtime {
   }
 
   async boot(request: BootRequest, signal?: AbortSignal): Promise<Booted> {
-    const bundle = path.join(request.directory, 'bundle');
-    const places = placesOf(request.directory);
-    await Promise.all([bundle, places.sys, places.root].map((place) => mkdir(place, { recursive: true })));
-    await this.#mountRoot(request);
-    await this.#writeProcFiles(request, places);
-    await writeFile(path.join(bundle, 'config.json'), JSON.stringify(this.#spec(request, places)), { mode: 0o600 });
-    const pidFile = path.join(request.directory, 'pid');
-    const logFile = path.join(request.directory, 'crun.log');
+    const { directory } = request;
+    const shown = await this.#procFiles.of(request.cpuCount, request.memoryMb);
+    const spec = this.#spec(request, shown);
+    await this.#helper.do(
+      ...(await this.#makeRoot(request)),
+      writeFile(path.join(directory, 'config.json'), JSON.stringify(spec)),
+    );
+    const pidFile = path.join(directory, 'pid');
+    const logFile = path.join(directory, 'crun.log');
     try {
       await this.#helper.run(
         this.#enter,
@@ -70,26 +87,27 @@ export class ContainerRuntime implements Runtime {
           '--',
           this.#crun,
           '--cgroup-manager=disabled',
-          `--root=${path.join(request.directory, 'crun')}`,
+          `--root=${path.join(directory, 'crun')}`,
           `--log=${logFile}`,
           'run',
           '--detach',
           `--pid-file=${pidFile}`,
-          `--bundle=${bundle}`,
+          `--bundle=${directory}`,
           request.sandboxId,
         ],
         { timeoutMs: BOOT_TIMEOUT_MS, discardOutput: true, ...(signal !== undefined && { signal }) },
       );
     } catch (error) {
-      const words = await this.lastWords(request.directory);
+      const words = await this.lastWords(directory);
       throw new SandbarError('internal', `crun could not start the sandbox: ${words ?? messageOf(error)}`, {
         cause: error,
       });
     }
-    const pid = Number(await readFile(pidFile, 'utf8'));
+    // By calls that block: what was just written is in memory, and a turn through the thread pool takes much longer.
+    const pid = Number(readFileSync(pidFile, 'utf8'));
+    spareFromOom(pid);
     this.#filter ??= await compiledFilter(request);
-    // The kernel should take any other process of the sandbox before the one that can tell what happened.
-    await writeFile(`/proc/${pid}/oom_score_adj`, '-900').catch(() => undefined);
+    this.#unmountParts(request);
     return { pid };
   }
 
@@ -106,8 +124,7 @@ export class ContainerRuntime implements Runtime {
     const wasFrozen = await sandbox.group.frozen();
     await sandbox.group.freeze();
     try {
-      await this.#helper.syncFilesystem(path.join(sandbox.directory, 'raw'));
-      await this.#disks.copy(sandbox.directory, imageDir);
+      await this.#helper.do(syncFilesystem(rawOf(sandbox.directory)), this.#disks.copy(sandbox.directory, imageDir));
     } finally {
       if (!wasFrozen) await sandbox.group.thaw();
     }
@@ -119,7 +136,7 @@ export class ContainerRuntime implements Runtime {
     edits: RootEdits,
     signal?: AbortSignal,
   ): Promise<void> {
-    const upper = path.join(sandbox.directory, 'raw', 'upper');
+    const upper = path.join(rawOf(sandbox.directory), 'upper');
     const tar = spawn(
       'tar',
       ['--create', '--file=-', '--xattrs', '--xattrs-include=*', '--numeric-owner', '-C', upper, '.'],
@@ -146,16 +163,19 @@ export class ContainerRuntime implements Runtime {
   }
 
   async clear(_sandboxId: string, directory: string, options = { keepDisk: false }): Promise<void> {
-    const places = placesOf(directory);
-    const mounted = await mountsIn(directory);
-    const raw = path.join(directory, 'raw');
+    await this.#unmounting.get(directory);
+    const raw = rawOf(directory);
     // An unmount brings to disk what was written, but not where another namespace happens to have the file system too.
-    if (options.keepDisk && mounted.includes(raw)) await this.#helper.syncFilesystem(raw);
-    await this.#helper.unmount(places.root);
-    for (const target of mounted.filter(isLayer)) await this.#helper.unmount(target);
-    await this.#disks.unmount(directory);
-    if (!options.keepDisk) await this.#disks.remove(directory);
-    await rm(path.join(directory, 'crun'), { recursive: true, force: true });
+    const isToSync = options.keepDisk && (await isMounted(raw));
+    const layers = (await readdir(directory).catch(() => [])).filter((name) => /^layer\d+$/.test(name));
+    await this.#helper.do(
+      ...(isToSync ? [syncFilesystem(raw)] : []),
+      unmount(rootOf(directory)),
+      ...layers.map((name) => unmount(path.join(directory, name))),
+      ...this.#disks.unmount(directory),
+      ...(options.keepDisk ? [] : [this.#disks.remove(directory)]),
+      remove(path.join(directory, 'crun')),
+    );
   }
 
   async lastWords(directory: string): Promise<string | undefined> {
@@ -163,47 +183,52 @@ export class ContainerRuntime implements Runtime {
     return text.trim().split('\n').at(-1)?.slice(-500) || undefined;
   }
 
-  /** The sandbox's own disk, the template's layers as its user namespace sees them, and both merged. */
-  async #mountRoot(request: BootRequest): Promise<void> {
-    const places = placesOf(request.directory);
-    const lowers = request.layers.map((_, index) => path.join(request.directory, `layer${index}`));
-    await Promise.all([
-      this.#mountDisk(request),
-      ...request.layers.map(async (layer, index) => {
-        const target = lowers[index] ?? '';
-        await mkdir(target, { recursive: true });
-        await this.#helper.idmap(layer, target, { base: request.idBase, count: IDS_PER_SANDBOX }, 'ro');
-      }),
-    ]);
-    const lower = [...lowers].reverse().join(':');
-    await this.#helper.overlay(
-      places.root,
-      `lowerdir=${lower},upperdir=${places.disk}/upper,workdir=${places.disk}/work`,
-      request.idBase,
-    );
-  }
-
-  async #mountDisk({ directory, diskSizeMb, idBase, from }: BootRequest): Promise<void> {
-    if (from?.kind === 'files' || from?.kind === 'memory') await this.#disks.copy(from.imageDir, directory);
-    else if (from?.kind !== 'disk') await this.#disks.make(directory, diskSizeMb);
+  /** What makes the sandbox's root: its own disk, the template's layers as its user namespace sees them, and both merged. */
+  async #makeRoot(request: BootRequest): Promise<Order[]> {
+    const { directory, idBase, from } = request;
     const ids = { base: idBase, count: IDS_PER_SANDBOX };
-    await this.#disks.mount(directory, ids, { isFresh: from?.kind !== 'disk' });
+    const lowers = lowersOf(request);
+    const root = rootOf(directory);
+    const disk = path.join(directory, 'disk');
+    return [
+      ...(await this.#makeDisk(request)),
+      ...this.#disks.mount(directory, ids, { isFresh: from?.kind !== 'disk' }),
+      ...request.layers.flatMap((layer, index) => {
+        const target = lowers[index] ?? '';
+        return [makeDirectory(target), idmap(layer, target, ids, 'ro')];
+      }),
+      makeDirectory(root),
+      overlay(
+        root,
+        // lowerdir names the topmost first.
+        `lowerdir=${[...lowers].reverse().join(':')},upperdir=${disk}/upper,workdir=${disk}/work`,
+        idBase,
+      ),
+    ];
   }
 
-  /** Files shown in place of the machine's own, so that programs size themselves by the sandbox's limits. */
-  async #writeProcFiles(request: BootRequest, places: Places): Promise<void> {
-    const online = `0-${request.cpuCount - 1}\n`;
-    const cpuDirectory = path.join(places.sys, 'devices/system/cpu');
-    await mkdir(cpuDirectory, { recursive: true });
-    await Promise.all([
-      writeFile(places.memInfo, memInfo(request.memoryMb, 0, 0)),
-      writeFile(places.cpuInfo, cpuInfo(await readFile('/proc/cpuinfo', 'utf8'), request.cpuCount)),
-      ...['online', 'possible', 'present'].map((file) => writeFile(path.join(cpuDirectory, file), online)),
-    ]);
+  async #makeDisk({ directory, diskSizeMb, from }: BootRequest): Promise<Order[]> {
+    if (from?.kind === 'disk') return [];
+    if (from !== undefined) return [this.#disks.copy(from.imageDir, directory)];
+    return [await this.#disks.make(directory, diskSizeMb)];
   }
 
-  #spec(request: BootRequest, places: Places) {
-    const spec = baseSpec(request, places.root, CAPABILITIES);
+  /**
+   * The overlay keeps what it was made of; each mount more in the machine's own namespace is copied for every sandbox that is started. Nobody waits for it,
+   * and what fails here `clear` does.
+   */
+  #unmountParts(request: BootRequest): void {
+    const { directory } = request;
+    const parts = [...lowersOf(request).map(unmount), this.#disks.unmountMapped(directory)];
+    const done = this.#helper
+      .do(...parts)
+      .catch(() => undefined)
+      .finally(() => this.#unmounting.delete(directory));
+    this.#unmounting.set(directory, done);
+  }
+
+  #spec(request: BootRequest, shown: ShownFiles) {
+    const spec = baseSpec(request, rootOf(request.directory), CAPABILITIES);
     const readOnlyFile = (source: string, destination: string): OciMount => ({
       destination,
       type: 'bind',
@@ -213,9 +238,9 @@ export class ContainerRuntime implements Runtime {
     spec.mounts.push(
       { destination: '/dev/mqueue', type: 'mqueue', source: 'mqueue', options: ['nosuid', 'noexec', 'nodev'] },
       // sysfs itself would show the machine; what programs look for is the number of CPUs.
-      { destination: '/sys', type: 'bind', source: places.sys, options: ['bind', 'ro', 'nosuid', 'nodev', 'noexec'] },
-      readOnlyFile(places.memInfo, '/proc/meminfo'),
-      readOnlyFile(places.cpuInfo, '/proc/cpuinfo'),
+      { destination: '/sys', type: 'bind', source: shown.sys, options: ['bind', 'ro', 'nosuid', 'nodev', 'noexec'] },
+      readOnlyFile(shown.memInfo, '/proc/meminfo'),
+      readOnlyFile(shown.cpuInfo, '/proc/cpuinfo'),
     );
     const ids = [{ containerID: 0, hostID: request.idBase, size: IDS_PER_SANDBOX }];
     spec.linux.namespaces.push({ type: 'user' }, { type: 'cgroup' });
@@ -236,34 +261,27 @@ async function compiledFilter({ directory, sandboxId }: BootRequest): Promise<st
   return filter.length > 0 && filter.length % INSTRUCTION_BYTES === 0 ? filter.toString('base64') : undefined;
 }
 
-interface Places {
-  root: string;
-  disk: string;
-  sys: string;
-  memInfo: string;
-  cpuInfo: string;
+function rootOf(directory: string): string {
+  return path.join(directory, 'root');
 }
 
-export function placesOf(directory: string): Places {
-  return {
-    root: path.join(directory, 'root'),
-    disk: path.join(directory, 'disk'),
-    sys: path.join(directory, 'sys'),
-    memInfo: path.join(directory, 'meminfo'),
-    cpuInfo: path.join(directory, 'cpuinfo'),
-  };
+/** Where the template's layers are mounted with the ids of a sandbox, lowest first. */
+function lowersOf({ directory, layers }: BootRequest): string[] {
+  return layers.map((_, index) => path.join(directory, `layer${index}`));
 }
 
-async function mountsIn(directory: string): Promise<string[]> {
+/** The kernel should take any other process of the sandbox before the one that can tell what happened. */
+function spareFromOom(pid: number): void {
+  try {
+    writeFileSync(`/proc/${pid}/oom_score_adj`, '-900');
+  } catch {
+    // It has ended already.
+  }
+}
+
+async function isMounted(target: string): Promise<boolean> {
   const table = await readFile('/proc/self/mounts', 'utf8');
-  return table
-    .split('\n')
-    .map((line) => line.split(' ')[1] ?? '')
-    .filter((target) => target.startsWith(`${directory}/`));
-}
-
-function isLayer(target: string): boolean {
-  return path.basename(target).startsWith('layer');
+  return table.split('\n').some((line) => line.split(' ')[1] === target);
 }
 
 const MASKED_PATHS = [

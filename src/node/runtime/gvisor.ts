@@ -1,4 +1,5 @@
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { mkdir, readFile, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { runCommand } from '../../core/command.ts';
 import { messageOf, SandbarError } from '../../core/errors.ts';
@@ -6,6 +7,7 @@ import { OWN_TRACES } from '../disk/layers.ts';
 import type { RootEdits } from '../disk/root-edits.ts';
 import type { SharedRoots } from '../disk/shared-roots.ts';
 import type { HostHelper } from '../host-helper.ts';
+import { makeDirectory, remove, writeFile } from '../host-orders.ts';
 import type { Booted, BootRequest, RunningSandbox, Runtime } from './contract.ts';
 import { baseSpec, CAPABILITIES } from './oci-spec.ts';
 
@@ -43,8 +45,6 @@ export class GvisorRuntime implements Runtime {
   async boot(request: BootRequest, signal?: AbortSignal): Promise<Booted> {
     const root = await this.#roots.acquire(request.sandboxId, request.layers);
     const bundle = path.join(request.directory, 'bundle');
-    await mkdir(bundle, { recursive: true });
-    await mkdir(path.join(request.directory, 'overlay'), { recursive: true });
     const spec = baseSpec(request, root, gvisorCapabilities);
     spec.linux.cgroupsPath = request.group.cgroupsPath;
     spec.mounts.push({
@@ -53,9 +53,13 @@ export class GvisorRuntime implements Runtime {
       source: 'sysfs',
       options: ['nosuid', 'noexec', 'nodev', 'ro'],
     });
-    await writeFile(path.join(bundle, 'config.json'), JSON.stringify(spec), { mode: 0o600 });
-    // Made here, so that its first page is there already: where the sandbox has no memory left it could not write what it ends of.
-    await writeFile(panicFile(request.directory), '\n', { mode: 0o600 });
+    await this.#helper.do(
+      makeDirectory(bundle),
+      makeDirectory(path.join(request.directory, 'overlay')),
+      writeFile(path.join(bundle, 'config.json'), JSON.stringify(spec)),
+      // Made here, so that its first page is there already: where the sandbox has no memory left it could not write what it ends of.
+      writeFile(panicFile(request.directory), '\n'),
+    );
     const pidFile = path.join(request.directory, 'pid');
     try {
       await this.#helper.run(
@@ -73,7 +77,7 @@ export class GvisorRuntime implements Runtime {
         cause: error,
       });
     }
-    return { pid: Number(await readFile(pidFile, 'utf8')) };
+    return { pid: Number(readFileSync(pidFile, 'utf8')) };
   }
 
   /** runsc's own pause: unlike a frozen control group, it leaves the kernel of the sandbox able to write itself down. */
@@ -142,8 +146,7 @@ export class GvisorRuntime implements Runtime {
   }
 
   async clear(sandboxId: string, directory: string): Promise<void> {
-    for (const part of ['runsc', 'overlay', 'bundle'])
-      await rm(path.join(directory, part), { recursive: true, force: true });
+    await this.#helper.do(...['runsc', 'overlay', 'bundle'].map((part) => remove(path.join(directory, part))));
     await this.#roots.release(sandboxId);
   }
 
