@@ -18,15 +18,17 @@ export function columnCodec<Row extends object>() {
     flags: readonly Flag[],
     json: readonly Json[],
   ): ColumnCodec<Row, Flag, Json> => {
-    const flagNames = new Set<string>(flags);
-    const jsonNames = new Set<string>(json);
-    const convert = (row: object, flag: (value: unknown) => unknown, structure: (value: unknown) => unknown): object =>
-      Object.fromEntries(
-        Object.entries(row).map(([name, value]) => {
-          if (flagNames.has(name)) return [name, value === null ? null : flag(value)];
-          return [name, jsonNames.has(name) ? structure(value) : value];
-        }),
-      );
+    const convert = (
+      row: object,
+      flag: (value: unknown) => unknown,
+      structure: (value: unknown) => unknown,
+    ): object => {
+      const converted: Record<string, unknown> = { ...row };
+      for (const name of flags)
+        if (name in converted && converted[name] !== null) converted[name] = flag(converted[name]);
+      for (const name of json) if (name in converted) converted[name] = structure(converted[name]);
+      return converted;
+    };
     return {
       encode: (part) => convert(part, Number, (value) => JSON.stringify(value)) as never,
       decode: (stored) => convert(stored, Boolean, (value) => JSON.parse(String(value))) as Row,

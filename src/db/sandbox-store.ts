@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
-import { SqliteAdapter, type Transaction } from 'kysely';
+import { type QueryResult, SqliteAdapter, type Transaction } from 'kysely';
 import type { ListPage, ListQuery, SandboxRow, SandboxState } from '../sandboxes/contract.ts';
 import type { Database } from './database.ts';
 import { statesOf } from './public-state.ts';
 import { type Schema, sandboxColumns } from './schema.ts';
+import { statement, type Value } from './statement.ts';
 
 /** What may change in a sandbox after its creation; its state changes only through `compareAndSetState`. */
 export type SandboxPatch = Partial<Omit<SandboxRow, 'id' | 'teamId' | 'state' | 'metadata' | 'createdAt'>>;
@@ -27,7 +28,8 @@ export class SandboxStore {
 
   /** Inserts unless the team already has `limit` sandboxes. Exact also when replicas insert at the same time. */
   async insertWithin(row: SandboxRow, limit: number): Promise<boolean> {
-    if (isSqlite(this.#db) && Object.keys(row.metadata).length === 0) return insertInOne(this.#db, row, limit);
+    if (isSqlite(this.#db) && Object.keys(row.metadata).length === 0)
+      return hasChanged(await insertCounted(this.#db, { ...sandboxColumns.encode(row), limit }));
     return this.#db.transaction().execute(async (transaction) => {
       await lockTeam(transaction, row.teamId);
       if ((await countPlaces(transaction, row.teamId)) >= limit) return false;
@@ -37,7 +39,7 @@ export class SandboxStore {
   }
 
   async get(id: string): Promise<SandboxRow | undefined> {
-    const stored = await this.#db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirst();
+    const [stored] = (await selectById(this.#db, { id })).rows;
     return stored && sandboxColumns.decode(stored);
   }
 
@@ -56,13 +58,10 @@ export class SandboxStore {
     to: SandboxState,
     patch: SandboxPatch = {},
   ): Promise<boolean> {
-    const result = await this.#db
-      .updateTable('sandboxes')
-      .set({ ...sandboxColumns.encode(patch), state: to })
-      .where('id', '=', id)
-      .where('state', 'in', from)
-      .executeTakeFirst();
-    return result.numUpdatedRows > 0n;
+    const columns = { ...sandboxColumns.encode(patch), state: to };
+    const before = from.map((state, index) => [`${BEFORE}${index}`, state]);
+    const result = await moveState(this.#db, { id, ...columns, ...Object.fromEntries(before) });
+    return hasChanged(result);
   }
 
   /** Moves a running sandbox whose deadline is `now` or earlier to `to`. False when it was extended or is not running. */
@@ -125,8 +124,7 @@ export class SandboxStore {
 
   /** False when there was no such sandbox. */
   async delete(id: string): Promise<boolean> {
-    const result = await this.#db.deleteFrom('sandboxes').where('id', '=', id).executeTakeFirst();
-    return result.numDeletedRows > 0n;
+    return hasChanged(await deleteById(this.#db, { id }));
   }
 
   /** One page, ordered by start (newest first unless `order` is asc), then by id. */
@@ -264,19 +262,47 @@ async function insertRow(transaction: Transaction<Schema>, row: SandboxRow): Pro
   }
 }
 
+type StoredSandbox = Schema['sandboxes'];
+
+const selectById = statement((db, value: Value<Pick<StoredSandbox, 'id'>>) =>
+  db.selectFrom('sandboxes').selectAll().where('id', '=', value('id')),
+);
+
+const deleteById = statement((db, value: Value<Pick<StoredSandbox, 'id'>>) =>
+  db.deleteFrom('sandboxes').where('id', '=', value('id')),
+);
+
+/** Names of the states that a sandbox may come from begin with this, beside those of the columns that change. */
+const BEFORE = 'before:';
+
+const moveState = statement((db, value: Value<Partial<StoredSandbox> & Record<string, unknown>>, names) => {
+  const columns = names.filter((name) => name !== 'id' && !name.startsWith(BEFORE));
+  return db
+    .updateTable('sandboxes')
+    .set(Object.fromEntries(columns.map((name) => [name, value(name)])))
+    .where('id', '=', value('id') as string)
+    .where(
+      'state',
+      'in',
+      names.filter((name) => name.startsWith(BEFORE)).map((name) => value(name) as SandboxState),
+    );
+});
+
 /** Count and insert in one statement, which there nobody can come between. */
-async function insertInOne(db: Database, row: SandboxRow, limit: number): Promise<boolean> {
-  const columns = Object.entries(sandboxColumns.encode(row));
-  const result = await db
+const insertCounted = statement((db, value: Value<StoredSandbox & { limit: number }>, names) => {
+  const columns = names.filter((name) => name !== 'limit');
+  return db
     .insertInto('sandboxes')
-    .columns(columns.map(([name]) => name as keyof Schema['sandboxes']))
+    .columns(columns)
     .expression(
       db
-        .selectNoFrom(({ val }) => columns.map(([name, value]) => val(value).as(name)))
-        .where(placesTaken(db, row.teamId), '<', limit),
-    )
-    .executeTakeFirst();
-  return (result.numInsertedOrUpdatedRows ?? 0n) > 0n;
+        .selectNoFrom(({ val }) => columns.map((name) => val(value(name)).as(name)))
+        .where(placesTaken(db, value('teamId')), '<', value('limit')),
+    );
+});
+
+function hasChanged({ numAffectedRows }: QueryResult<unknown>): boolean {
+  return (numAffectedRows ?? 0n) > 0n;
 }
 
 function isSqlite(db: Database | Transaction<Schema>): boolean {

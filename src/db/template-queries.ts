@@ -1,7 +1,5 @@
-import { type RawBuilder, type SqlBool, sql, type Transaction } from 'kysely';
-import type { Database } from './database.ts';
+import { type RawBuilder, type SqlBool, sql } from 'kysely';
 import {
-  type Schema,
   type TemplateAliasRow,
   type TemplateBuildRow,
   type TemplateRow,
@@ -10,11 +8,10 @@ import {
   templateColumns,
   type UserRow,
 } from './schema.ts';
+import { type Executor, statement, type Value } from './statement.ts';
 import { DEFAULT_TAG } from './template-reference.ts';
 
 // Single queries on the template tables, for use inside or outside a transaction.
-
-export type Executor = Database | Transaction<Schema>;
 
 /** Position in a list ordered by time, newest first: the last row already given. */
 export interface TimeCursor {
@@ -45,23 +42,25 @@ export function pageOf<Item extends TimeCursor>(found: Item[], limit: number): P
 /** The template of that name in the first of the namespaces that has it. */
 export async function findByAlias(
   db: Executor,
-  namespaces: readonly string[],
+  [first, second = first]: readonly [first: string, second?: string],
   alias: string,
 ): Promise<TemplateRow | undefined> {
-  const found = await db
+  const { rows } = await selectByAlias(db, { first, second, alias });
+  const found = rows.find(({ namespace }) => namespace === first) ?? rows[0];
+  if (found === undefined) return undefined;
+  const { namespace: _, ...stored } = found;
+  return templateColumns.decode(stored);
+}
+
+const selectByAlias = statement((db, value: Value<{ first: string; second: string; alias: string }>) =>
+  db
     .selectFrom('templateAliases')
     .innerJoin('templates', 'templates.id', 'templateAliases.templateId')
     .selectAll('templates')
     .select('namespace')
-    .where('namespace', 'in', namespaces)
-    .where('alias', '=', alias)
-    .execute();
-  found.sort((a, b) => namespaces.indexOf(a.namespace) - namespaces.indexOf(b.namespace));
-  const [first] = found;
-  if (first === undefined) return undefined;
-  const { namespace: _, ...stored } = first;
-  return templateColumns.decode(stored);
-}
+    .where('namespace', 'in', [value('first'), value('second')])
+    .where('alias', '=', value('alias')),
+);
 
 export async function findById(db: Executor, id: string): Promise<TemplateRow | undefined> {
   const stored = await db.selectFrom('templates').selectAll().where('id', '=', id).executeTakeFirst();
@@ -69,15 +68,32 @@ export async function findById(db: Executor, id: string): Promise<TemplateRow | 
 }
 
 export async function findTagged(db: Executor, templateId: string, tag: string): Promise<TemplateBuildRow | undefined> {
-  const stored = await db
+  const [stored] = (await selectTagged(db, { templateId, tag })).rows;
+  return stored && templateBuildColumns.decode(stored);
+}
+
+const selectTagged = statement((db, value: Value<{ templateId: string; tag: string }>) =>
+  db
     .selectFrom('templateTags')
     .innerJoin('templateBuilds', 'templateBuilds.id', 'templateTags.buildId')
     .selectAll('templateBuilds')
-    .where('templateTags.templateId', '=', templateId)
-    .where('tag', '=', tag)
-    .executeTakeFirst();
-  return stored && templateBuildColumns.decode(stored);
+    .where('templateTags.templateId', '=', value('templateId'))
+    .where('tag', '=', value('tag')),
+);
+
+/** Bare names of a template, oldest first. */
+export async function namesOf(db: Executor, templateId: string): Promise<string[]> {
+  return (await selectNames(db, { templateId })).rows.map(({ alias }) => alias);
 }
+
+const selectNames = statement((db, value: Value<{ templateId: string }>) =>
+  db
+    .selectFrom('templateAliases')
+    .select('alias')
+    .where('templateId', '=', value('templateId'))
+    .orderBy('createdAt')
+    .orderBy('alias'),
+);
 
 /** Names of the templates, each template's oldest first. */
 export function aliasesOf(db: Executor, templateIds: string[]): Promise<TemplateAliasRow[]> {

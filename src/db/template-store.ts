@@ -12,6 +12,7 @@ import {
   templateBuildColumns,
   templateColumns,
 } from './schema.ts';
+import { statement, type Value } from './statement.ts';
 import type { Page, TimeCursor } from './template-queries.ts';
 import * as queries from './template-queries.ts';
 import { DEFAULT_TAG, parseTemplateReference, referencePath } from './template-reference.ts';
@@ -47,6 +48,13 @@ export type BuildContent = Omit<
 /** Namespace of names that every team may use bare. */
 export const GLOBAL_NAMESPACE = '';
 
+const countSpawn = statement((db, value: Value<{ templateId: string; now: number }>) =>
+  db
+    .updateTable('templates')
+    .set((row) => ({ spawnCount: row('spawnCount', '+', 1), lastSpawnedAt: value('now') }))
+    .where('id', '=', value('templateId')),
+);
+
 export class TemplateStore {
   readonly #db: Database;
 
@@ -67,8 +75,7 @@ export class TemplateStore {
     const build = await queries.findTagged(this.#db, template.id, tag);
     if (build === undefined)
       throw new SandbarError('not_found', `tag '${tag}' does not exist for template '${referencePath(parsed)}'`);
-    const names = await queries.aliasesOf(this.#db, [template.id]);
-    return { template, build, aliases: names.map(({ alias }) => alias) };
+    return { template, build, aliases: await queries.namesOf(this.#db, template.id) };
   }
 
   /**
@@ -151,11 +158,7 @@ export class TemplateStore {
 
   /** Counts one more sandbox made from the template. */
   async bumpSpawnCount(templateId: string, now: number): Promise<void> {
-    await this.#db
-      .updateTable('templates')
-      .set((row) => ({ spawnCount: row('spawnCount', '+', 1), lastSpawnedAt: now }))
-      .where('id', '=', templateId)
-      .execute();
+    await countSpawn(this.#db, { templateId, now });
   }
 
   insert(template: TemplateRow): Promise<void> {
