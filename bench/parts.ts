@@ -30,19 +30,25 @@ export type Part = (run: Run) => Promise<void>;
 /** The pool is measured as it comes, and without one. */
 const POOLS = [0, Number(settings.warmPool.fallback)];
 
-/** What can be run alone, by `--only`; in this order. */
+/** What can be run alone, by `--only`; in this order, in which what is compared stands side by side: the machine is not as fast at every time. */
 export const PARTS = {
+  bare: (run) =>
+    onRuntimes(run, async (runtime) => {
+      run.show(`The bare runtime of ${runtime}`, await measureBare(run.artifacts, runtime, run.sizes.bare));
+    }),
   create: (run) =>
     onPools(run, async (service, where, pool) => {
       run.show(`Create on ${where}`, await measureCreate(service, where, run.sizes.creates, pool > 0));
     }),
-  sustained: (run) =>
-    onPools(run, async (service, where) => {
-      run.show(`Sustained on ${where}`, await measureSustained(service, where, run.sizes.sustainedSeconds));
-    }),
+  docker: (run) => withDocker(run, 'Docker', (docker) => measureDocker(docker, run.sizes.docker)),
   inside: (run) =>
     onServices(run, {}, async (service, runtime) => {
       run.show(`Inside on ${runtime}`, await measureInside(service, runtime, run.sizes.inside));
+    }),
+  client: async (run) => run.show('The official client alone', await measureClient(run.sizes.creates)),
+  sustained: (run) =>
+    onPools(run, async (service, where) => {
+      run.show(`Sustained on ${where}`, await measureSustained(service, where, run.sizes.sustainedSeconds));
     }),
   transfer: async (run) => {
     await onServices(run, {}, async (service, runtime) => {
@@ -72,12 +78,6 @@ export const PARTS = {
     });
     await withDocker(run, 'Templates beside', (docker) => measureDockerBuilds(docker, run.sizes.templates));
   },
-  client: async (run) => run.show('The official client alone', await measureClient(run.sizes.creates)),
-  bare: (run) =>
-    onRuntimes(run, async (runtime) => {
-      run.show(`The bare runtime of ${runtime}`, await measureBare(run.artifacts, runtime, run.sizes.bare));
-    }),
-  docker: (run) => withDocker(run, 'Docker', (docker) => measureDocker(docker, run.sizes.docker)),
 } satisfies Record<string, Part>;
 
 async function onRuntimes({ runtimes }: Run, measure: (runtime: RuntimeName) => Promise<void>): Promise<void> {
