@@ -67,15 +67,18 @@ export class Image {
     }
   }
 
-  /** Finishes what a crash interrupted: takes the older image back where the newer never came, and drops what is half made. */
+  /** Finishes what a crash interrupted: takes the older image back where the newer never came, and drops what is half made or half removed. */
   async recover(): Promise<void> {
     const old = `${this.directory}.old`;
     if (!existsSync(this.directory) && existsSync(path.join(old, 'image.json'))) await rename(old, this.directory);
     await rm(old, { recursive: true, force: true });
     await rm(`${this.directory}.new`, { recursive: true, force: true });
+    if (!this.exists) await this.remove();
   }
 
+  /** What says that it is an image goes first, so that one that is half removed when the service ends is none. */
   async remove(): Promise<void> {
+    await rm(path.join(this.directory, 'image.json'), { force: true });
     await rm(this.directory, { recursive: true, force: true });
   }
 }

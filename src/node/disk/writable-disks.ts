@@ -101,8 +101,13 @@ export class WritableDisks {
     this.#spares.set(sizeMb, spares);
     if (spares.length >= SPARES) return;
     const file = path.join(this.#sparesDirectory, `${sizeMb}-${this.#lastSpare++}.ext4`);
-    await this.#helper.do(copyFile(await this.#empty(sizeMb), file));
-    spares.push(file);
+    try {
+      await this.#helper.do(copyFile(await this.#empty(sizeMb), file));
+      spares.push(file);
+    } catch (error) {
+      await this.#helper.do(remove(file));
+      throw error;
+    }
   }
 
   /** An empty file system of the size, with the two directories of an overlay, made once. */
