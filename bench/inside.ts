@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { Sandbox } from 'e2b';
 import type { TestService } from '../tests/support/service.ts';
 import { TRUE_IN_A_LOGIN_SHELL, WHAT } from './names.ts';
@@ -15,6 +16,8 @@ const ENTRIES = 10_000;
 const LONG = { timeoutMs: 600_000 };
 const TURNS = 10;
 const WARM_UP = 200;
+const BUSY_MS = 3;
+const IDLE_MS = 9;
 
 /** Starts the command again and again from inside and prints what each took, ms: the floor of every way to run it. */
 const SPAWN_LOOP = `
@@ -63,15 +66,32 @@ async function running(sandbox: Sandbox, where: string, calls: number): Promise<
   for (let call = 0; call < WARM_UP; call++) await sandbox.commands.run('true');
   const execs = new Timings();
   const spawned: number[] = [];
+  const beside: number[] = [];
+  const spawnAll = async () => JSON.parse((await sandbox.commands.run(spawn, LONG)).stdout) as number[];
   for (let turn = 0; turn < TURNS; turn++) {
     for (let call = 0; call < each; call++)
       await execs.add(async () => (await timed(() => sandbox.commands.run('true'))).ms);
-    spawned.push(...(JSON.parse((await sandbox.commands.run(spawn, LONG)).stdout) as number[]));
+    spawned.push(...(await spawnAll()));
+    beside.push(...(await whileBusy(spawnAll)));
   }
   return [
     { what: WHAT.exec, where, summary: execs.summary },
     { what: WHAT.spawn, where, summary: summarize(spawned) },
+    { what: 'spawn the same inside, one processor a quarter busy', where, summary: summarize(beside) },
   ];
+}
+
+/** With as much of a processor in use out here as client and service take while a command runs. */
+async function whileBusy<T>(work: () => Promise<T>): Promise<T> {
+  let done = false;
+  const result = work().finally(() => {
+    done = true;
+  });
+  while (!done) {
+    for (const until = performance.now() + BUSY_MS; performance.now() < until; );
+    await delay(IDLE_MS);
+  }
+  return result;
 }
 
 async function list(sandbox: Sandbox): Promise<void> {
