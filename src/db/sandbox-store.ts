@@ -4,7 +4,7 @@ import type { ListPage, ListQuery, SandboxRow, SandboxState } from '../sandboxes
 import type { Database } from './database.ts';
 import { statesOf } from './public-state.ts';
 import { type Schema, sandboxColumns } from './schema.ts';
-import { statement, type Value } from './statement.ts';
+import { type Executor, statement, type Value } from './statement.ts';
 
 /** What may change in a sandbox after its creation; its state changes only through `compareAndSetState`. */
 export type SandboxPatch = Partial<Omit<SandboxRow, 'id' | 'teamId' | 'state' | 'metadata' | 'createdAt'>>;
@@ -305,7 +305,7 @@ function hasChanged({ numAffectedRows }: QueryResult<unknown>): boolean {
   return (numAffectedRows ?? 0n) > 0n;
 }
 
-function isSqlite(db: Database | Transaction<Schema>): boolean {
+function isSqlite(db: Executor): boolean {
   return db.getExecutor().adapter instanceof SqliteAdapter;
 }
 
@@ -320,11 +320,11 @@ async function lockTeam(transaction: Transaction<Schema>, teamId: string): Promi
     .execute();
 }
 
-async function countPlaces(db: Database | Transaction<Schema>, teamId: string): Promise<number> {
+async function countPlaces(db: Executor, teamId: string): Promise<number> {
   return Number((await placesTaken(db, teamId).executeTakeFirstOrThrow()).count);
 }
 
-function placesTaken(db: Database | Transaction<Schema>, teamId: string) {
+function placesTaken(db: Executor, teamId: string) {
   return db
     .selectFrom('sandboxes')
     .select(({ fn }) => fn.countAll<number>().as('count'))

@@ -1,14 +1,13 @@
-import type { Transaction } from 'kysely';
 import type { Database } from './database.ts';
 import {
   type AccessTokenRow,
   type ApiKeyRow,
   accessTokenColumns,
   apiKeyColumns,
-  type Schema,
   type TeamRow,
   type UserRow,
 } from './schema.ts';
+import type { Executor } from './statement.ts';
 
 /** A key with the team it opens. */
 export interface KeyAndTeam {
@@ -149,7 +148,7 @@ export class TeamStore {
   }
 }
 
-async function insertKey(db: Database | Transaction<Schema>, key: ApiKeyRow): Promise<boolean> {
+async function insertKey(db: Executor, key: ApiKeyRow): Promise<boolean> {
   const result = await db
     .insertInto('apiKeys')
     .values(apiKeyColumns.encode(key))
