@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -179,6 +180,31 @@ export class TestService {
     const headers = new Headers(init.headers);
     if (!headers.has('x-api-key')) headers.set('x-api-key', this.apiKey);
     return fetch(`${this.url}${pathAndQuery}`, { ...init, headers });
+  }
+
+  /** Statuses of calls of the control plane that come in one packet, so that they are under way together however quick each of them is. */
+  async postTogether(calls: readonly { path: string; body?: object }[]): Promise<number[]> {
+    const socket = net.connect(this.port, '127.0.0.1');
+    try {
+      const requests = calls.map(({ path: target, body = {} }, index) => {
+        const text = JSON.stringify(body);
+        const lines = [
+          `POST ${target} HTTP/1.1`,
+          'host: localhost',
+          `x-api-key: ${this.apiKey}`,
+          'content-type: application/json',
+          `content-length: ${Buffer.byteLength(text)}`,
+          `connection: ${index === calls.length - 1 ? 'close' : 'keep-alive'}`,
+        ];
+        return `${lines.join('\r\n')}\r\n\r\n${text}`;
+      });
+      socket.write(requests.join(''));
+      let answers = '';
+      for await (const chunk of socket.setEncoding('utf8')) answers += chunk;
+      return [...answers.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
+    } finally {
+      socket.destroy();
+    }
   }
 
   /** A call of a sandbox, routed by headers as the official clients do it. */
