@@ -142,6 +142,15 @@ export class ControlGroup {
     this.setMemory(limits.memoryBytes, 0);
   }
 
+  /** Whether the group has only what the others leave of the processors. Nothing changes where the group or, before Linux 5.15, the setting is not there. */
+  setBackground(background: boolean): void {
+    try {
+      writeFileSync(path.join(this.#directory('cpu'), 'cpu.idle'), background ? '1' : '0', { flag: 'r+' });
+    } catch (error) {
+      if (errnoOf(error) !== 'ENOENT') throw error;
+    }
+  }
+
   /**
    * Sets the memory limit. With `headroomBytes` the group may go over it by so much for as long as it takes to help it (see `stalled`): in v2
    * slowed by memory.high, below memory.max; in v1 unhindered, and then it waits instead of killing. Not everything waits: what the kernel
@@ -261,7 +270,8 @@ export class ControlGroup {
       if (pids.length === 0) return;
       if (Date.now() > giveUpAt) throw new SandbarError('internal', `processes ${pids.join(', ')} do not end`);
       for (const pid of pids) killProcess(pid);
-      // A frozen process dies only when it runs again.
+      // A process dies only when it runs again.
+      this.setBackground(false);
       await this.thaw().catch(() => undefined);
       await delay(waitMs);
     }

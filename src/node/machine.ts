@@ -101,13 +101,14 @@ export class Machine {
 
   /**
    * Brings a sandbox up as its record says, and sets it up inside. `agentSecret` is the one the agent is born with or remembers; it
-   * is changed to the record's. `booted` is told of the process as soon as there is one.
+   * is changed to the record's. `booted` is told of the process as soon as there is one. One for which `inBackground` holds takes processor time from
+   * nobody.
    */
   async bringUp(
     record: SandboxRecord,
     source: { from?: BootSource; agentSecret: string },
     booted: (sandbox: LiveSandbox) => Promise<void>,
-    signal?: AbortSignal,
+    { inBackground, signal }: { inBackground?: () => boolean; signal?: AbortSignal | undefined } = {},
   ): Promise<LiveSandbox> {
     const runtime = this.runtime(record.runtime);
     const layers = this.layers.directories(record.layers);
@@ -121,6 +122,7 @@ export class Machine {
       { cpuCount, memoryBytes: memoryMb * MIB, pidsMax: runtime.hostPids(pidsMax) },
       this.groups.pickCpus(cpuCount),
     );
+    if (inBackground?.()) group.setBackground(true);
     const { pid } = await runtime.boot(
       {
         sandboxId: record.id,

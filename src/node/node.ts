@@ -28,7 +28,7 @@ import { Relief, type ReliefEvent } from './relief.ts';
 import type { BootSource } from './runtime/contract.ts';
 import { runStartCommand, type StartCommand } from './start-command.ts';
 import { Suspension } from './suspension.ts';
-import { type WarmKind, WarmPool } from './warm-pool.ts';
+import { type BootAhead, type WarmKind, WarmPool } from './warm-pool.ts';
 
 export interface NodeOptions {
   stateDir: string;
@@ -83,6 +83,8 @@ export type NodeSandboxState = 'running' | 'paused';
 
 const MIB = 1024 * 1024;
 const HOLD_MS = 15_000;
+/** So long a sandbox is booted ahead with only what others leave of the processors. */
+const BACKGROUND_MS = 3_000;
 
 /** The sandboxes of one machine: boots them, knows them, clears them away, and finds them again after a restart of the service. */
 export class Node extends EventEmitter<NodeEvents> implements DataPlane, FollowedSandboxes {
@@ -237,7 +239,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
         await this.#handOver(request, signal);
         return true;
       }
-      await this.#pool.whileCreating(() => this.#create(request, 'running', signal));
+      await this.#pool.whileCreating(() => this.#create(request, { state: 'running', signal }));
       return false;
     });
   }
@@ -403,12 +405,20 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
     return new Image(path.join(this.#layout.snapshotsDir, snapshotId));
   }
 
-  async #bootAhead(kind: WarmKind): Promise<string> {
+  #bootAhead(kind: WarmKind): BootAhead {
     const sandboxId = newSandboxId();
-    await this.#queue.run(sandboxId, () =>
-      this.#create({ ...kind, sandboxId, guest: { env: {}, defaultUser: 'root', defaultWorkdir: '' } }, 'pooled'),
+    let inBackground = true;
+    const hurry = () => {
+      inBackground = false;
+      this.#machine.groups.group(sandboxId).setBackground(false);
+    };
+    const guest = { env: {}, defaultUser: 'root', defaultWorkdir: '' };
+    const booting = this.#queue.run(sandboxId, () =>
+      this.#create({ ...kind, sandboxId, guest }, { state: 'pooled', inBackground: () => inBackground }),
     );
-    return sandboxId;
+    // On a machine that has no time to spare it would not come to its end.
+    const patience = setTimeout(hurry, BACKGROUND_MS);
+    return { booted: booting.then(() => sandboxId).finally(() => clearTimeout(patience)), hurry };
   }
 
   /** Makes a pooled sandbox somebody's. */
@@ -417,6 +427,7 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
     const { record, agent } = sandbox;
     record.guest = request.guest;
     record.state = 'running';
+    sandbox.group.setBackground(false);
     try {
       if (request.network !== undefined) await this.#applyNetwork(sandbox, request.network, signal);
       agent.configureFirst(guestSettings(record));
@@ -439,7 +450,14 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
     this.#settling--;
   }
 
-  async #create(request: CreateOnNode, state: 'running' | 'pooled', signal?: AbortSignal): Promise<void> {
+  async #create(
+    request: CreateOnNode,
+    {
+      state,
+      ...options
+    }: { state: 'running' | 'pooled'; inBackground?: () => boolean; signal?: AbortSignal | undefined },
+  ): Promise<void> {
+    const { signal } = options;
     if (this.#stopping) throw new SandbarError('unavailable', 'the service is stopping');
     const origin = request.snapshotId === undefined ? undefined : this.#image(request.snapshotId);
     const image = await origin?.info();
@@ -470,13 +488,16 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
         record,
         { ...(from !== undefined && { from }), agentSecret: image?.memory ? image.secret : secret },
         (booted) => this.#watch(booted),
-        signal,
+        options,
       );
       if (image?.start !== undefined && !image.memory) await runStartCommand(sandbox.agent, image.start, signal);
       if (state === 'pooled' && record.runtime === 'gvisor' && !image?.memory) await runFirstProcess(sandbox.agent);
       record.state = state;
       await this.#records.write(record);
-      if (state === 'pooled') this.#pooled.add(record.id);
+      if (state === 'pooled') {
+        sandbox.group.setBackground(true);
+        this.#pooled.add(record.id);
+      }
       this.#live.set(record.id, sandbox);
     } catch (error) {
       await this.#remove(record.id, record).catch((clearing) =>

@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Log } from '../core/log.ts';
 import { type WarmKind, WarmPool } from './warm-pool.ts';
@@ -15,13 +16,14 @@ const PATIENT = { timeout: 10_000 };
 describe('the warm pool', { timeout: 30_000 }, () => {
   let boots: PromiseWithResolvers<string>[];
   let discarded: string[];
+  let hurried: Set<number>;
   let pool: WarmPool;
 
   const open = (least: number, most: number) => {
     const boot = () => {
       const booting = Promise.withResolvers<string>();
-      boots.push(booting);
-      return booting.promise;
+      const at = boots.push(booting) - 1;
+      return { booted: booting.promise, hurry: () => void hurried.add(at) };
     };
     pool = new WarmPool(
       { least, most, boot, isBusy: () => false, discard: async (id) => void discarded.push(id) },
@@ -33,6 +35,7 @@ describe('the warm pool', { timeout: 30_000 }, () => {
   beforeEach(() => {
     boots = [];
     discarded = [];
+    hurried = new Set();
   });
   afterEach(async () => {
     for (const [index, { resolve }] of boots.entries()) resolve(`late ${index}`);
@@ -61,6 +64,20 @@ describe('the warm pool', { timeout: 30_000 }, () => {
     expect(await next).toBeUndefined();
     boots[0]?.resolve('first');
     expect(await taken).toBe('first');
+  });
+
+  it('boots in the background while one is ready, and hurries what comes when none is', async () => {
+    const atOnce = availableParallelism();
+    const first = (count: number) => new Set(Array.from({ length: count }, (_, index) => index));
+    open(4 * atOnce, 4 * atOnce);
+    pool.expect(KIND);
+    await expect.poll(() => boots.length, PATIENT).toBe(atOnce);
+    expect(hurried).toEqual(first(atOnce));
+    boots[0]?.resolve('first');
+    await expect.poll(() => boots.length, PATIENT).toBe(atOnce + 1);
+    expect(hurried).toEqual(first(atOnce));
+    expect(await pool.take(KIND)).toBe('first');
+    expect(hurried).toEqual(first(atOnce + 1));
   });
 
   it('gives nothing where the boot fails', async () => {

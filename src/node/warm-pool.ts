@@ -14,19 +14,33 @@ export interface WarmPoolOptions {
   least: number;
   /** Most sandboxes kept ready for one kind; 0 keeps none. */
   most: number;
-  /** Boots one and resolves to its id. */
-  boot: (kind: WarmKind) => Promise<string>;
+  /** Boots one in the background. */
+  boot: (kind: WarmKind) => BootAhead;
   /** Whether the processors have no time to spare just now. */
   isBusy: () => boolean;
   /** Ends one that was never given away. */
   discard: (sandboxId: string) => Promise<void>;
 }
 
+/** A sandbox that is being booted for whoever comes. */
+export interface BootAhead {
+  /** Its id, when it is up. */
+  booted: Promise<string>;
+  /** Somebody waits for it, or the next to come would. */
+  hurry(): void;
+}
+
+interface Coming {
+  /** Undefined when the boot fails. */
+  id: Promise<string | undefined>;
+  hurry(): void;
+}
+
 interface Stock {
   kind: WarmKind;
   ready: string[];
-  /** Those that are being booted and not taken yet, oldest first; each resolves to undefined when that fails. */
-  coming: Promise<string | undefined>[];
+  /** Those that are being booted and not taken yet, oldest first. */
+  coming: Coming[];
   /** Times of recent takings, oldest first. */
   demand: number[];
   lastUsedAt: number;
@@ -43,7 +57,7 @@ const ROUND_MS = 1_000;
  */
 const PATIENCE_MS = 2_000;
 const QUIET_MS = 1_000;
-const ENOUGH_SHARE = 0.5;
+const ENOUGH_SHARE = 0.25;
 const LOOK_EVERY_MS = 25;
 /** Shares of the machine's memory: with less to spare than the one nothing is booted ahead, with less than the other what was booted ahead is given up. */
 const GROW_SHARE = 0.3;
@@ -96,7 +110,11 @@ export class WarmPool {
     stock.demand.push(now);
     this.#lastCreateAt = now;
     this.#wake();
-    return stock.ready.shift() ?? stock.coming.shift();
+    const ready = stock.ready.shift();
+    const coming = ready === undefined ? stock.coming.shift() : undefined;
+    coming?.hurry();
+    if (stock.ready.length === 0) for (const next of stock.coming) next.hurry();
+    return ready ?? coming?.id;
   }
 
   /** Makes sure that a kind is known, so that its first use finds one ready. */
@@ -178,18 +196,21 @@ export class WarmPool {
   }
 
   #begin(stock: Stock): void {
-    const booting = this.#options.boot(stock.kind);
-    const coming = booting.catch((error: unknown) => {
+    const { booted, hurry } = this.#options.boot(stock.kind);
+    const id = booted.catch((error: unknown) => {
       this.#log.warn('a sandbox could not be booted ahead', { error: messageOf(error) });
       this.#failedAt = Date.now();
       return undefined;
     });
+    const coming = { id, hurry };
     stock.coming.push(coming);
-    const settled = coming.then((id) => this.#booted(stock, coming, id)).finally(() => this.#booting.delete(settled));
+    if (stock.ready.length === 0) hurry();
+    const settled = this.#stockUp(stock, coming).finally(() => this.#booting.delete(settled));
     this.#booting.add(settled);
   }
 
-  async #booted(stock: Stock, coming: Promise<string | undefined>, id: string | undefined): Promise<void> {
+  async #stockUp(stock: Stock, coming: Coming): Promise<void> {
+    const id = await coming.id;
     const at = stock.coming.indexOf(coming);
     // Taken while it was booting.
     if (at < 0) return;

@@ -1,6 +1,8 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { findHierarchies } from '../../src/node/cgroup.ts';
+import { Layout } from '../../src/node/layout.ts';
 import { RUNTIMES, runInside, sandboxRequest, startTestNode, type TestNode } from '../support/node.ts';
 
 describe.each(RUNTIMES)('warm pool on %s', (runtime) => {
@@ -15,6 +17,12 @@ describe.each(RUNTIMES)('warm pool on %s', (runtime) => {
   });
 
   const places = () => readdirSync(path.join(test.stateDir, 'sandboxes')).length;
+  /** Whether it has only what others leave of the processors. */
+  const inBackground = (sandboxId: string) => {
+    const mount = findHierarchies(readFileSync('/proc/self/mounts', 'utf8')).mounts.get('cpu') ?? '';
+    const group = path.join(mount, `sandbar-${new Layout(test.stateDir).scope}`, sandboxId);
+    return readFileSync(path.join(group, 'cpu.idle'), 'utf8').trim() === '1';
+  };
   const kindOf = (request: ReturnType<typeof sandboxRequest>) => {
     const { sandboxId: _id, guest: _guest, ...kind } = request;
     return kind;
@@ -36,9 +44,11 @@ describe.each(RUNTIMES)('warm pool on %s', (runtime) => {
       })
       .toBeDefined();
     const sandboxId = reserved as string;
+    expect(inBackground(sandboxId)).toBe(true);
     const guest = { env: { COLOUR: 'green' }, defaultUser: 'user', defaultWorkdir: '/home/user' };
     expect(await test.node.create({ ...request, sandboxId, guest })).toBe(true);
     expect(test.node.list().get(sandboxId)).toBe('running');
+    expect(inBackground(sandboxId)).toBe(false);
     const { output } = await runInside(test.node.agent(sandboxId), 'id -un; pwd; echo $COLOUR');
     expect(output).toBe('user\n/home/user\ngreen\n');
     // The demand was two within the window, and two is the most.
