@@ -43,10 +43,14 @@ export function abortResponse(res: HttpResponse): void {
   else res.destroy();
 }
 
-/** Writes and waits until more may be written. Rejects when the client has gone. */
-export async function writeChunk(res: HttpResponse, chunk: Uint8Array): Promise<void> {
+/** Writes and waits until more may be written. Rejects when the client has gone. `written` is called when the chunk is on its way. */
+export async function writeChunk(
+  res: HttpResponse,
+  chunk: Uint8Array,
+  written?: (error?: Error | null) => void,
+): Promise<void> {
   if (isGone(res)) throw new ClientGone();
-  const ready = 'stream' in res ? res.write(chunk) : res.write(chunk);
+  const ready = 'stream' in res ? res.write(chunk, written) : res.write(chunk, written);
   if (!ready) await drained(res);
 }
 

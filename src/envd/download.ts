@@ -5,6 +5,7 @@ import { constants, createGzip, gzipSync } from 'node:zlib';
 import type { OpenedRead } from '../agent/contract.ts';
 import { AgentError } from '../agent/errors.ts';
 import { SandbarError } from '../core/errors.ts';
+import { freeMemory } from '../core/free-memory.ts';
 import {
   abortResponse,
   type HttpRequest,
@@ -110,8 +111,11 @@ async function sendStored(call: SandboxCall, file: OpenedRead, req: HttpRequest,
     });
     let sent = 0;
     for (let piece = first; !piece.done; piece = await pieces.next()) {
-      await writeChunk(res, piece.value);
-      sent += piece.value.length;
+      const bytes = piece.value;
+      sent += bytes.length;
+      await writeChunk(res, bytes, (error) => {
+        if (!error) freeMemory(bytes);
+      });
     }
     if (sent !== end - start)
       throw new SandbarError('internal', `file '${file.path}' became shorter while it was sent`);

@@ -1,4 +1,5 @@
 import type { Agent } from '../agent/contract.ts';
+import { freeMemory } from '../core/free-memory.ts';
 
 /** Bytes asked for or written in one request to the agent. */
 const CHUNK_BYTES = 1024 * 1024;
@@ -47,7 +48,7 @@ export async function* readFileRange(
 }
 
 /**
- * Writes a stream into an opened file from its beginning and gives its length. When it ends, well or badly, no write is under way any more:
+ * Writes a stream into an opened file from its beginning and gives its length; the pieces are of no use afterwards. When it ends, well or badly, no write is under way any more:
  * so none is abandoned when the client leaves, since the agent would carry it out all the same, at a time nobody knows.
  */
 export async function writeFile(agent: Agent, handle: number, body: AsyncIterable<Buffer>): Promise<number> {
@@ -60,10 +61,14 @@ export async function writeFile(agent: Agent, handle: number, body: AsyncIterabl
   const flush = async () => {
     while (running.size >= WRITES_AHEAD) await Promise.race(running);
     if (failed) throw failure;
-    const write = agent.writeAt(handle, offset, pieces).catch((error: unknown) => {
-      failure = failed ? failure : error;
-      failed = true;
-    });
+    const written = pieces;
+    const write = agent.writeAt(handle, offset, written).then(
+      () => written.forEach(freeMemory),
+      (error: unknown) => {
+        failure = failed ? failure : error;
+        failed = true;
+      },
+    );
     running.add(write);
     void write.finally(() => running.delete(write));
     offset += gathered;
