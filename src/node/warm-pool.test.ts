@@ -17,6 +17,7 @@ describe('the warm pool', { timeout: 30_000 }, () => {
   let boots: PromiseWithResolvers<string>[];
   let discarded: string[];
   let hurried: Set<number>;
+  let busy: boolean;
   let pool: WarmPool;
 
   const open = (least: number, most: number) => {
@@ -26,7 +27,7 @@ describe('the warm pool', { timeout: 30_000 }, () => {
       return { booted: booting.promise, hurry: () => void hurried.add(at) };
     };
     pool = new WarmPool(
-      { least, most, boot, isBusy: () => false, discard: async (id) => void discarded.push(id) },
+      { least, most, boot, isBusy: () => busy, discard: async (id) => void discarded.push(id) },
       new Log('error'),
     );
     pool.start();
@@ -36,6 +37,7 @@ describe('the warm pool', { timeout: 30_000 }, () => {
     boots = [];
     discarded = [];
     hurried = new Set();
+    busy = false;
   });
   afterEach(async () => {
     for (const [index, { resolve }] of boots.entries()) resolve(`late ${index}`);
@@ -78,6 +80,16 @@ describe('the warm pool', { timeout: 30_000 }, () => {
     expect(hurried).toEqual(first(atOnce));
     expect(await pool.take(KIND)).toBe('first');
     expect(hurried).toEqual(first(atOnce + 1));
+  });
+
+  it('boots in the background on a busy machine, until somebody waits for it', async () => {
+    busy = true;
+    open(1, 1);
+    pool.expect(KIND);
+    await expect.poll(() => boots.length, PATIENT).toBe(1);
+    expect(hurried).toEqual(new Set());
+    void pool.take(KIND);
+    expect(hurried).toEqual(new Set([0]));
   });
 
   it('gives nothing where the boot fails', async () => {

@@ -192,10 +192,10 @@ export class WarmPool {
     if (wanting === undefined) return this.#sleep(ROUND_MS);
     if (this.#mustWait(wanting, now, isBusy)) return delay(LOOK_EVERY_MS);
     this.#lastBootAt = now;
-    this.#begin(wanting);
+    this.#begin(wanting, isBusy);
   }
 
-  #begin(stock: Stock): void {
+  #begin(stock: Stock, isBusy: boolean): void {
     const { booted, hurry } = this.#options.boot(stock.kind);
     const id = booted.catch((error: unknown) => {
       this.#log.warn('a sandbox could not be booted ahead', { error: messageOf(error) });
@@ -204,7 +204,8 @@ export class WarmPool {
     });
     const coming = { id, hurry };
     stock.coming.push(coming);
-    if (stock.ready.length === 0) hurry();
+    // The next to come would wait for it; but who is here already comes first.
+    if (stock.ready.length === 0 && !isBusy) hurry();
     const settled = this.#stockUp(stock, coming).finally(() => this.#booting.delete(settled));
     this.#booting.add(settled);
   }
