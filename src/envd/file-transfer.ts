@@ -48,8 +48,8 @@ export async function* readFileRange(
 }
 
 /**
- * Writes a stream into an opened file from its beginning and gives its length; the pieces are of no use afterwards. When it ends, well or badly, no write is under way any more:
- * so none is abandoned when the client leaves, since the agent would carry it out all the same, at a time nobody knows.
+ * Writes a stream into an opened file from its beginning and gives its length; its pieces are of no use afterwards. When it ends, well or badly, no
+ * write is under way any more: so none is abandoned when the client leaves, since the agent would carry it out all the same, at a time nobody knows.
  */
 export async function writeFile(agent: Agent, handle: number, body: AsyncIterable<Buffer>): Promise<number> {
   const running = new Set<Promise<void>>();

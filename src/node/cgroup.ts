@@ -142,12 +142,16 @@ export class ControlGroup {
     this.setMemory(limits.memoryBytes, 0);
   }
 
-  /** Whether the group has only what the others leave of the processors. Nothing changes where the group or, before Linux 5.15, the setting is not there. */
+  /**
+   * Whether the group has only what the others leave of the processors. Nothing changes where the group is not there any more or yet, or, before
+   * Linux 5.15, the setting.
+   */
   setBackground(background: boolean): void {
     try {
       writeFileSync(path.join(this.#directory('cpu'), 'cpu.idle'), background ? '1' : '0', { flag: 'r+' });
     } catch (error) {
-      if (errnoOf(error) !== 'ENOENT') throw error;
+      // The second of a group that is removed at this very moment.
+      if (errnoOf(error) !== 'ENOENT' && errnoOf(error) !== 'ENODEV') throw error;
     }
   }
 

@@ -38,6 +38,12 @@ export interface Programs {
 /** What the operator says about the network of the sandboxes, and who hears of what was refused there. */
 export type MachineNetwork = Pick<NetworkOptions, 'range' | 'nameServers' | 'limits' | 'denied'>;
 
+export interface BootOptions {
+  /** Asked when it is begun: while this holds it takes processor time from nobody. */
+  inBackground?: () => boolean;
+  signal?: AbortSignal | undefined;
+}
+
 const MIB = 1024 * 1024;
 const READY_SLOTS = 8;
 
@@ -101,14 +107,13 @@ export class Machine {
 
   /**
    * Brings a sandbox up as its record says, and sets it up inside. `agentSecret` is the one the agent is born with or remembers; it
-   * is changed to the record's. `booted` is told of the process as soon as there is one. One for which `inBackground` holds takes processor time from
-   * nobody.
+   * is changed to the record's. `booted` is told of the process as soon as there is one.
    */
   async bringUp(
     record: SandboxRecord,
     source: { from?: BootSource; agentSecret: string },
     booted: (sandbox: LiveSandbox) => Promise<void>,
-    { inBackground, signal }: { inBackground?: () => boolean; signal?: AbortSignal | undefined } = {},
+    { inBackground, signal }: BootOptions = {},
   ): Promise<LiveSandbox> {
     const runtime = this.runtime(record.runtime);
     const layers = this.layers.directories(record.layers);

@@ -19,7 +19,7 @@ import { remove } from './host-orders.ts';
 import { Image } from './images.ts';
 import { Layout } from './layout.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
-import { Machine, type Programs } from './machine.ts';
+import { type BootOptions, Machine, type Programs } from './machine.ts';
 import type { Denial } from './network/denials.ts';
 import { type NetworkPolicy, OPEN_POLICY } from './network/policy.ts';
 import { Processors } from './processors.ts';
@@ -450,14 +450,8 @@ export class Node extends EventEmitter<NodeEvents> implements DataPlane, Followe
     this.#settling--;
   }
 
-  async #create(
-    request: CreateOnNode,
-    {
-      state,
-      ...options
-    }: { state: 'running' | 'pooled'; inBackground?: () => boolean; signal?: AbortSignal | undefined },
-  ): Promise<void> {
-    const { signal } = options;
+  async #create(request: CreateOnNode, options: BootOptions & { state: 'running' | 'pooled' }): Promise<void> {
+    const { state, signal } = options;
     if (this.#stopping) throw new SandbarError('unavailable', 'the service is stopping');
     const origin = request.snapshotId === undefined ? undefined : this.#image(request.snapshotId);
     const image = await origin?.info();
